@@ -1,0 +1,1 @@
+"""Pure: records in, judgement out."""

@@ -1,0 +1,107 @@
+"""The phases of a cell, as a pure state machine: the real driver and the virtual one ask it the same questions.
+
+staggered start → warm-up at full load → window → hold (load stays on until every request due in the window has ended)
+→ drain (no new requests) → over. Times are seconds on the run's clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+from enum import StrEnum
+
+from loadtest.settings import Window
+
+
+class Phase(StrEnum):
+    """Where a cell stands."""
+
+    START = "start"
+    WARMUP = "warm-up"
+    WINDOW = "window"
+    HOLD = "hold"
+    DRAIN = "drain"
+    OVER = "over"
+
+
+class Phases:
+    """Follow one cell: told of each request that falls due and ends, and of the time, it says which phase holds."""
+
+    def __init__(self, window: Window, users: int, started_s: float, stagger_s: float) -> None:
+        """Begin at `started_s`; the last of `users` starts `stagger_s` later, when full load begins."""
+        self._rule = window
+        self._users = users
+        self.phase = Phase.START
+        self.full_load_s = started_s + stagger_s
+        self.window_open_s: float | None = None
+        self.window_close_s: float | None = None
+        self.drained_s: float | None = None
+        self.warmup_requests = 0
+        self.warmup_cut = False
+        self._latencies: list[float] = []
+        self._due_in_window = 0
+        self._open_in_window = 0
+        self.in_flight = 0
+        self._stopped = False
+
+    def due(self, due_s: float) -> None:
+        """A request fell due."""
+        self.in_flight += 1
+        if self._in_window(due_s):
+            self._due_in_window += 1
+            self._open_in_window += 1
+
+    def ended(self, due_s: float, end_s: float) -> None:
+        """A request ended, well or badly."""
+        self.in_flight -= 1
+        if self.phase in (Phase.START, Phase.WARMUP):
+            self._latencies.append(end_s - due_s)
+            self.warmup_requests += 1
+        if self._in_window(due_s):
+            self._open_in_window -= 1
+
+    def stop(self) -> None:
+        """Issue nothing more: an interrupt, or a cell that is given up."""
+        self._stopped = True
+
+    def _in_window(self, due_s: float) -> bool:
+        if self.window_open_s is None or due_s < self.window_open_s:
+            return False
+        return self.window_close_s is None or due_s < self.window_close_s
+
+    def tick(self, now_s: float) -> Phase:
+        """Advance to the phase that holds at `now_s` and return it; transitions are taken one after the other."""
+        before = None
+        while before is not self.phase:
+            before = self.phase
+            self._advance(now_s)
+        return self.phase
+
+    def _advance(self, now_s: float) -> None:
+        if self._stopped and self.phase not in (Phase.DRAIN, Phase.OVER):
+            self.phase = Phase.DRAIN
+        elif self.phase is Phase.START and now_s >= self.full_load_s:
+            self.phase = Phase.WARMUP
+        elif self.phase is Phase.WARMUP and self._warm(now_s):
+            self.phase, self.window_open_s = Phase.WINDOW, now_s
+        elif self.phase is Phase.WINDOW and self._window_full(now_s):
+            self.phase, self.window_close_s = Phase.HOLD, now_s
+        elif self.phase is Phase.HOLD and self._open_in_window == 0:
+            self.phase = Phase.DRAIN
+        elif self.phase is Phase.DRAIN and self.in_flight == 0:
+            self.phase, self.drained_s = Phase.OVER, now_s
+
+    def _warm(self, now_s: float) -> bool:
+        passed = now_s - self.full_load_s
+        if passed >= self._rule.warmup_max_s:
+            self.warmup_cut = True
+            return True
+        if not self._latencies:
+            return self._rule.warmup_requests == 0
+        return passed >= self._rule.warmup_requests * statistics.median(self._latencies)
+
+    def _window_full(self, now_s: float) -> bool:
+        assert self.window_open_s is not None
+        length = now_s - self.window_open_s
+        return length >= self._rule.max_s or (
+            length >= self._rule.min_s and self._due_in_window >= self._rule.min_requests
+        )

@@ -1,0 +1,61 @@
+"""The plan: which cells, in which order; a pure function of the experiment, equal byte for byte for equal seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from loadtest.settings import Experiment, Window
+from loadtest.workload.seeds import rng
+
+BETWEEN_CELLS_S = 1.0  # idle wait, scrapes and start-up of a cell, as seen on loopback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One arm at one level in one block."""
+
+    cell: int
+    block: int
+    level: float
+    arm: str
+
+    @property
+    def users(self) -> int:
+        """Users of a closed load."""
+        return int(self.level)
+
+
+def make_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
+    """Return the cells in running order.
+
+    Within a block the levels come in a seeded order and the arms of a level follow each other; which arm goes first
+    alternates from block to block and is balanced over the levels of a block, so that drift cancels.
+    """
+    cells: list[Cell] = []
+    levels = list(experiment.load.levels)
+    first = {level: position % 2 for position, level in enumerate(_shuffled(levels, experiment.plan.seed, "first"))}
+    for block in range(experiment.plan.blocks):
+        for level in _shuffled(levels, experiment.plan.seed, block):
+            turned = (first[level] + block) % 2 == 1
+            for arm in reversed(arms) if turned else arms:
+                cells.append(Cell(cell=len(cells), block=block, level=level, arm=arm))
+    return cells
+
+
+def _shuffled(levels: list[float], seed: int, purpose: object) -> list[float]:
+    shuffled = list(levels)
+    rng("order", seed, purpose).shuffle(shuffled)
+    return shuffled
+
+
+def plan_lines(cells: Sequence[Cell]) -> str:
+    """Return plan.jsonl."""
+    return "".join(json.dumps(asdict(cell), separators=(",", ":")) + "\n" for cell in cells)
+
+
+def cell_duration_s(window: Window, request_s: float) -> tuple[float, float]:
+    """Return the shortest and longest time a cell may take when a request takes `request_s`."""
+    around = BETWEEN_CELLS_S + request_s * (1 + window.warmup_requests + 2)  # stagger, warm-up, hold, drain
+    return window.min_s + around, window.max_s + around

@@ -1,0 +1,62 @@
+"""The tree of errors and the exit codes.
+
+LoadtestError
+├── UsageError          the user can mend it: an option, a file, a URL (exit 2)
+├── RunError            the run is not to be trusted (exit 5)
+│   └── NotComparable   the two servers differ in more than speculation (exit 5)
+└── Interrupted         the user stopped the run (exit 130)
+
+Our own mistakes are ordinary exceptions; Python turns them into exit 1, which is never chosen by us.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process says to a pipeline; only PASS lets a rollout go on."""
+
+    PASS = 0
+    CRASH = 1
+    USAGE = 2
+    FAILED = 3
+    INCONCLUSIVE = 4
+    INVALID = 5
+    INTERRUPTED = 130
+
+
+class LoadtestError(Exception):
+    """An error with a sentence for the user and an exit code."""
+
+    exit_code = ExitCode.CRASH
+
+
+class UsageError(LoadtestError):
+    """Wrong input: says what happened, the value seen, what is allowed and what to do."""
+
+    exit_code = ExitCode.USAGE
+
+
+class RunError(LoadtestError):
+    """The run took place, or began, and its figures are not to be trusted."""
+
+    exit_code = ExitCode.INVALID
+
+
+class NotComparable(RunError):
+    """The servers differ in more than their speculative configuration."""
+
+
+class Interrupted(LoadtestError):
+    """The user stopped the run; what was measured is kept."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ' Did you mean `x`?' for the known name closest to `word`, or the empty string."""
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean `{matches[0]}`?" if matches else ""

@@ -1,0 +1,128 @@
+"""NAME.toml, options and `--set` → Experiment; whatever is unknown or out of range is refused before any load."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from loadtest.errors import UsageError, nearest
+from loadtest.settings import Experiment
+
+SECTIONS: dict[str, type] = {f.name: cast(type, f.default_factory) for f in fields(Experiment)}
+
+
+def load_experiment(scenario: Path, assignments: Iterable[str] = ()) -> Experiment:
+    """Read the NAME.toml beside a scenario (absent: all defaults) and apply `section.key=value` assignments.
+
+    Raises UsageError for an unknown section or key, a value out of range, or a file that is not TOML.
+    """
+    path = scenario.with_suffix(".toml")
+    experiment = from_toml(_read(path), path.name) if path.exists() else Experiment()
+    return with_assignments(experiment, assignments)
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file.")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def from_toml(source: str, name: str) -> Experiment:
+    """Parse the text of a NAME.toml; `name` stands in messages."""
+    try:
+        document = tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{name} is not valid TOML: {error}.") from error
+    return _apply(Experiment(), document, name, source)
+
+
+def with_assignments(experiment: Experiment, assignments: Iterable[str]) -> Experiment:
+    """Apply `section.key=value` words (the value in TOML, or a bare word taken as a string)."""
+    for word in assignments:
+        path, separator, value = word.partition("=")
+        section, dot, name = path.strip().partition(".")
+        if not separator or not dot:
+            raise UsageError(f"--set {word!r}: write section.key=value, such as --set generation.max_tokens=128.")
+        experiment = _apply(experiment, {section: {name: _toml_value(value.strip())}}, "--set", word)
+    return experiment
+
+
+def _toml_value(word: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {word}")["value"]
+    except tomllib.TOMLDecodeError:
+        return word
+
+
+def override(experiment: Experiment, section: str, **values: Any) -> Experiment:
+    """Return a copy with already checked values replaced in one section; None leaves a value as it is."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return replace(experiment, **{section: replace(getattr(experiment, section), **given)})
+
+
+def _apply(experiment: Experiment, document: Mapping[str, Any], name: str, source: str) -> Experiment:
+    for section, values in document.items():
+        if section not in SECTIONS:
+            hint = nearest(section, SECTIONS) or _where_key(section)
+            raise UsageError(f"{name}{_line(source, section)}: there is no section [{section}].{hint}"
+                             f" Sections are {', '.join(SECTIONS)}.")  # fmt: skip
+        if not isinstance(values, Mapping):
+            raise UsageError(f"{name}{_line(source, section)}: {section} must be a table, written as [{section}].")
+        experiment = override(experiment, section, **_checked(section, values, name, source))
+    return _consistent(experiment, name)
+
+
+def _checked(section: str, values: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
+    known = {f.name: f for f in fields(SECTIONS[section])}
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in known:
+            hint = nearest(key, known) or _where_key(key)
+            raise UsageError(f"{name}{_line(source, key)}: [{section}] has no key `{key}`.{hint}"
+                             f" Its keys are {', '.join(known)}.")  # fmt: skip
+        try:
+            checked[key] = known[key].metadata["check"](value)
+        except ValueError as allowed:
+            raise UsageError(f"{name}{_line(source, key)}: {section}.{key} is {value!r}; it must be {allowed}.") from None
+    return checked
+
+
+def _where_key(key: str) -> str:
+    homes = [section for section, kind in SECTIONS.items() if key in {f.name for f in fields(kind)}]
+    return f" `{key}` belongs to [{homes[0]}]." if homes else ""
+
+
+def _line(source: str, key: str) -> str:
+    match = re.search(rf"^[ \t]*\[*[ \t]*\"?{re.escape(key)}\"?[ \t]*(=|\])", source, re.MULTILINE)
+    return f", line {source.count(chr(10), 0, match.start()) + 1}" if match and "\n" in source else ""
+
+
+def _consistent(experiment: Experiment, name: str) -> Experiment:
+    window = experiment.window
+    if window.min_s > window.max_s:
+        raise UsageError(f"{name}: window.min_s is {window.min_s:g} and window.max_s {window.max_s:g};"
+                         " the longest window must not be shorter than the shortest.")  # fmt: skip
+    return experiment
+
+
+def as_document(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as nested dictionaries, for run.json."""
+    return asdict(experiment)
+
+
+def from_document(document: Mapping[str, Any]) -> Experiment:
+    """Read back what `as_document` wrote, with the same checks; absent optional values stay absent."""
+    present = {
+        section: {key: value for key, value in values.items() if value is not None}
+        for section, values in document.items()
+    }
+    return _apply(Experiment(), present, "run.json", "")

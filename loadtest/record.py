@@ -1,0 +1,305 @@
+"""The seam between making load and judging it: what a run leaves on disk, and how it is written and read.
+
+A run folder holds
+
+    run.json          the protocol, written before the first request and completed at the end
+    plan.jsonl        the planned cells, one JSON object per line, written before the first request
+    cells.jsonl       one line per cell as it ends: window, in flight, client evidence
+    server.jsonl      one line per scrape of a server's counters
+    requests.arrows   Arrow IPC stream, one row per request, appended while running
+    requests.parquet  the same rows, written at the end
+
+Times are float seconds on the run's monotonic clock, 0 at the run's start; wall-clock time stands once, in run.json.
+The format is versioned by SCHEMA_VERSION and documented in reports/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadtest.errors import UsageError
+
+SCHEMA_VERSION = 1
+FLUSH_ROWS = 2000  # a batch is written at the latest after a second (the driver's timer) or at this many rows
+
+
+class Outcome(StrEnum):
+    """How a request ended; everything but OK counts as bad in every share and is not retried."""
+
+    OK = "ok"
+    HTTP_ERROR = "http_error"
+    RATE_LIMITED = "rate_limited"
+    STREAM_ERROR = "stream_error"
+    TRUNCATED = "truncated"
+    STALLED = "stalled"
+    TIMEOUT = "timeout"
+    CONNECT_ERROR = "connect_error"
+    TLS_ERROR = "tls_error"
+    PROTOCOL_ERROR = "protocol_error"
+    EMPTY = "empty"
+    CANCELLED = "cancelled"
+    CLIENT_ERROR = "client_error"
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """One request as measured: raw instants and counts, no derived figure.
+
+    Mutable because the stream client fills it in while the stream is read. `chunk_s` and `chunk_tokens` are parallel:
+    arrival (seconds on the run's clock) and tokens of each chunk whose cumulative token count rose. Without token
+    counts (`tokens_source == "none"`) they hold the non-empty deltas and `chunk_tokens` is empty.
+    """
+
+    cell: int = -1
+    arm: str = ""
+    level: float = 0.0
+    block: int = -1
+    user: int = -1
+    session: int = -1
+    turn: int = 0
+    category: str = ""
+    body_hash: str = ""  # blake2b-64 of the request body without model and cache_salt: equal in both arms
+    due_s: float = float("nan")
+    sent_s: float = float("nan")
+    headers_s: float = float("nan")  # arrival of the response's first byte
+    first_visible_s: float = float("nan")  # first non-empty text, reasoning or tool delta
+    end_s: float = float("nan")  # end of the stream, or of the attempt
+    outcome: str = Outcome.CLIENT_ERROR.value
+    error: str = ""
+    http_status: int = 0
+    finish_reason: str = ""
+    prompt_tokens: int = -1  # -1: the server did not say
+    output_tokens: int = -1
+    cached_tokens: int = -1
+    tokens_source: str = "none"  # usage · ids · none
+    stamp_source: str = "user"  # kernel · user · mixed
+    response_id: str = ""
+    connect_s: float = float("nan")  # duration of opening a connection, absent when a pooled one was used
+    reconnected: bool = False
+    coalesced: int = 0  # chunks that shared a read with an earlier chunk
+    lag_max_s: float = 0.0  # largest (time of processing − stamp) over the stream's reads
+    spec_drafts: int = -1  # per-request speculation figures where the server gives them
+    spec_drafted: int = -1
+    spec_accepted: int = -1
+    chunk_s: list[float] = field(default_factory=list)
+    chunk_tokens: list[int] = field(default_factory=list)
+
+
+_DICT = pa.dictionary(pa.int32(), pa.string())
+_SCHEMA_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("cell", pa.int32()), ("arm", _DICT), ("level", pa.float64()), ("block", pa.int32()), ("user", pa.int32()),
+    ("session", pa.int64()), ("turn", pa.int32()), ("category", _DICT), ("body_hash", pa.string()),
+    ("due_s", pa.float64()), ("sent_s", pa.float64()), ("headers_s", pa.float64()), ("first_visible_s", pa.float64()),
+    ("end_s", pa.float64()), ("outcome", _DICT), ("error", pa.string()), ("http_status", pa.int32()),
+    ("finish_reason", _DICT), ("prompt_tokens", pa.int32()), ("output_tokens", pa.int32()),
+    ("cached_tokens", pa.int32()), ("tokens_source", _DICT), ("stamp_source", _DICT), ("response_id", pa.string()),
+    ("connect_s", pa.float64()), ("reconnected", pa.bool_()), ("coalesced", pa.int32()), ("lag_max_s", pa.float64()),
+    ("spec_drafts", pa.int32()), ("spec_drafted", pa.int32()), ("spec_accepted", pa.int32()),
+    ("chunk_s", pa.list_(pa.float64())), ("chunk_tokens", pa.list_(pa.int32())),
+]  # fmt: skip
+REQUEST_SCHEMA = pa.schema(
+    [pa.field(name, kind) for name, kind in _SCHEMA_FIELDS], metadata={"loadtest_schema": str(SCHEMA_VERSION)}
+)
+# Dictionary columns cannot grow within an Arrow IPC stream without delta dictionaries; on disk they are plain strings.
+STREAM_SCHEMA = pa.schema(
+    [pa.field(f.name, pa.string() if f.type == _DICT else f.type) for f in REQUEST_SCHEMA],
+    metadata=REQUEST_SCHEMA.metadata,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class CellRecord:
+    """One cell as it was run: an arm at a level in a block. Absent figures are None, never 0."""
+
+    cell: int
+    arm: str
+    level: float
+    block: int
+    order: int  # position of the cell in the run
+    state: str  # complete · aborted · interrupted
+    reason: str = ""
+    started_s: float
+    window_open_s: float | None = None
+    window_close_s: float | None = None
+    drained_s: float | None = None
+    in_flight_mean: float | None = None  # client side, over the window
+    lateness_p50_s: float | None = None  # sent − due, over the window
+    lateness_p99_s: float | None = None
+    client_cpu_ratio: float | None = None  # CPU seconds of the driver ÷ window
+    hub_lag_p99_s: float | None = None  # how late a timer of the driver fired
+    coalesced_ratio: float | None = None
+    lag_p99_s: float | None = None  # time of processing − stamp, p99 over requests of their largest
+    idle_wait_s: float | None = None
+    warmup_requests: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Scrape:
+    """One reading of a server's counters. `values` maps an exact exposition name (labels summed) to its value."""
+
+    t_s: float
+    arm: str
+    cell: int
+    moment: str  # idle_before · window_open · sample · window_close · idle_after
+    values: dict[str, float]
+    per_position: list[float] = field(default_factory=list)  # accepted tokens by draft slot
+    took_s: float = 0.0
+    error: str = ""
+
+
+class RequestWriter:
+    """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
+
+    def __init__(self, path: Path) -> None:
+        """Open `path` for writing and write the schema at once."""
+        self._sink = path.open("wb", buffering=0)
+        self._writer = pa.ipc.new_stream(self._sink, STREAM_SCHEMA)
+        self._rows: list[Request] = []
+        self.count = 0
+
+    def add(self, request: Request) -> None:
+        """Keep a finished request; it reaches the file with the next flush."""
+        self._rows.append(request)
+        if len(self._rows) >= FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been added since the last flush as one record batch."""
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        self._writer.write_batch(batch_of(rows))
+        self.count += len(rows)
+
+    def close(self) -> None:
+        """Flush, write the end-of-stream marker and sync to disk."""
+        self.flush()
+        self._writer.close()
+        os.fsync(self._sink.fileno())
+        self._sink.close()
+
+
+def batch_of(rows: list[Request]) -> pa.RecordBatch:
+    """Return the rows as one Arrow record batch of STREAM_SCHEMA."""
+    columns = [pa.array([getattr(r, f.name) for r in rows], type=f.type) for f in STREAM_SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=STREAM_SCHEMA)
+
+
+def read_requests(folder: Path) -> pa.Table:
+    """Read the requests of a run: the Parquet file, else the Arrow stream as far as it is whole.
+
+    Dictionary columns come back dictionary-encoded (REQUEST_SCHEMA).
+    """
+    parquet, stream = folder / "requests.parquet", folder / "requests.arrows"
+    if parquet.exists():
+        try:
+            table = pq.read_table(parquet)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UsageError(f"{parquet} cannot be read as Parquet ({error}); it may be cut short.") from error
+    elif stream.exists():
+        table = _read_stream(stream)
+    else:
+        raise UsageError(f"{folder} holds neither requests.parquet nor requests.arrows: is it a run folder?")
+    missing = [f.name for f in REQUEST_SCHEMA if f.name not in table.column_names]
+    if missing:
+        raise UsageError(f"the requests of {folder} lack the column(s) {', '.join(missing)}: not written by loadtest?")
+    return table.select(REQUEST_SCHEMA.names).cast(REQUEST_SCHEMA)
+
+
+def _read_stream(path: Path) -> pa.Table:
+    batches: list[pa.RecordBatch] = []
+    with path.open("rb") as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+            batches.extend(iter(reader))
+        except (pa.ArrowInvalid, OSError, EOFError):
+            pass  # a kill cuts the last batch; what came before it is whole
+    return pa.Table.from_batches(batches, schema=STREAM_SCHEMA)
+
+
+def finish_requests(folder: Path) -> None:
+    """Turn requests.arrows into requests.parquet (written beside, then renamed) and remove the stream."""
+    table = read_requests(folder)
+    part = folder / "requests.parquet.part"
+    pq.write_table(table, part, compression="zstd")
+    part.replace(folder / "requests.parquet")
+    (folder / "requests.arrows").unlink(missing_ok=True)
+
+
+class LineWriter:
+    """Append JSON objects to a file, one per line, each flushed to the operating system at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open `path` for appending."""
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, row: Any) -> None:
+        """Write one dataclass instance or mapping."""
+        data = row if isinstance(row, Mapping) else asdict(row)
+        self._file.write(json.dumps(data, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a line file; a cut last line is left out. A missing file yields nothing."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                return
+            try:
+                yield cast(dict[str, Any], json.loads(line))
+            except json.JSONDecodeError as error:
+                raise UsageError(f"{path} holds a line that is not JSON: {line[:60]!r} ({error.msg}).") from error
+
+
+def read_cells(folder: Path) -> list[CellRecord]:
+    """Read cells.jsonl."""
+    return [CellRecord(**_known(CellRecord, row)) for row in read_lines(folder / "cells.jsonl")]
+
+
+def read_scrapes(folder: Path) -> list[Scrape]:
+    """Read server.jsonl."""
+    return [Scrape(**_known(Scrape, row)) for row in read_lines(folder / "server.jsonl")]
+
+
+def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]  # both callers pass dataclasses
+    return {key: value for key, value in row.items() if key in names}
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON document whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Read run.json, refusing a folder that is none and a schema newer than this program."""
+    path = folder / "run.json"
+    if not path.is_file():
+        raise UsageError(f"{folder} holds no run.json: give the folder of a run, such as reports/20261129T210000Z-chat.")
+    try:
+        run = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
+        version = run["schema"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is not a run header: {error!r}.") from error
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise UsageError(f"{path} has schema {version!r}; this loadtest reads up to {SCHEMA_VERSION}: use a newer one.")
+    return run
+

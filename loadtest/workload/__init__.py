@@ -1,0 +1,1 @@
+"""What is asked: sessions, prompts and their text; pure and seeded."""
