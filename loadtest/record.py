@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -109,7 +109,7 @@ _SCHEMA_FIELDS: list[tuple[str, pa.DataType]] = [
 REQUEST_SCHEMA = pa.schema(
     [pa.field(name, kind) for name, kind in _SCHEMA_FIELDS], metadata={"loadtest_schema": str(SCHEMA_VERSION)}
 )
-# Dictionary columns cannot grow within an Arrow IPC stream without delta dictionaries; on disk they are plain strings.
+# A dictionary cannot grow within an Arrow IPC stream without deltas, so that on disk these columns are plain strings.
 STREAM_SCHEMA = pa.schema(
     [pa.field(f.name, pa.string() if f.type == _DICT else f.type) for f in REQUEST_SCHEMA],
     metadata=REQUEST_SCHEMA.metadata,
@@ -293,7 +293,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     """Read run.json, refusing a folder that is none and a schema newer than this program."""
     path = folder / "run.json"
     if not path.is_file():
-        raise UsageError(f"{folder} holds no run.json: give the folder of a run, such as reports/20261129T210000Z-chat.")
+        raise UsageError(f"{folder} holds no run.json: give a run's folder, such as reports/20261129T210000Z-chat.")
     try:
         run = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
         version = run["schema"]

@@ -20,7 +20,7 @@ Check = Callable[[Any], Any]
 def key(default: T, check: Check, doc: str) -> T:
     """Declare a setting: its default, its check and one sentence on it."""
     factory = {"default_factory": lambda: dict(default)} if isinstance(default, dict) else {"default": default}
-    return field(metadata={"check": check, "doc": doc}, **factory)  # type: ignore[call-overload,no-any-return]
+    return field(metadata={"check": check, "doc": doc}, **factory)  # type: ignore[no-any-return]
 
 
 def number(low: float = -math.inf, high: float = math.inf, *, above: float | None = None) -> Check:
@@ -103,7 +103,8 @@ def levels(value: Any) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_LEVELS:
         raise ValueError(allowed)
     for item in value:
-        if isinstance(item, bool) or not isinstance(item, int | float) or item != int(item) or not 1 <= item <= MAX_LEVEL:
+        is_number = isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item)
+        if not is_number or item != int(item) or not 1 <= item <= MAX_LEVEL:
             raise ValueError(allowed)
     if len(set(value)) != len(value):
         raise ValueError(allowed)
@@ -143,12 +144,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """[window]: how long a cell is measured. It closes at `min_requests` due, not before `min_s`, at the latest at `max_s`."""
+    """[window]: how long a cell is measured: until `min_requests` are due, within [`min_s`, `max_s`]."""
 
     min_s: float = key(60.0, positive_s, "shortest window")
     max_s: float = key(120.0, positive_s, "longest window")
     min_requests: int = key(100, whole(1, 1_000_000), "requests due that the window waits for, up to its longest")
-    warmup_requests: float = key(2.0, number(0, 100), "median requests that must pass at full load before the window opens")
+    warmup_requests: float = key(2.0, number(0, 100), "median requests that pass at full load before the window opens")
     warmup_max_s: float = key(120.0, positive_s, "longest warm-up")
 
 
@@ -180,7 +181,7 @@ class Decision:
 
     metric: str = key("e2e", choice("e2e", "tpot", "ttft", "output_tokens_per_s"), "metric that decides, by its mean")
     min_gain: float = key(0.03, number(0, 10), "least gain that counts, as a share")
-    ttft_margin: float = key(0.10, number(0, 100), "guard: the candidate's TTFT tail at most this much above the baseline's")
+    ttft_margin: float = key(0.10, number(0, 100), "guard: most that the TTFT tail may be above the baseline's")
     ttft_ignore_below_s: float = key(
         0.0, duration_s, "guard: a TTFT tail below this is never held against the candidate, however it compares"
     )
