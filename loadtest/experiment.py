@@ -92,7 +92,9 @@ def _checked(section: str, values: Mapping[str, Any], name: str, source: str) ->
         try:
             checked[key] = known[key].metadata["check"](value)
         except ValueError as allowed:
-            raise UsageError(f"{name}{_line(source, key)}: {section}.{key} is {value!r}; it must be {allowed}.") from None
+            raise UsageError(
+                f"{name}{_line(source, key)}: {section}.{key} is {value!r}; it must be {allowed}."
+            ) from None
     return checked
 
 

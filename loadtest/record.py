@@ -302,4 +302,3 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise UsageError(f"{path} has schema {version!r}; this loadtest reads up to {SCHEMA_VERSION}: use a newer one.")
     return run
-

@@ -11,7 +11,7 @@ import httpx
 
 from loadtest.servers.control import Control
 
-PROBE_TEXT = "How many tokens is this? Größe, naïve, 数える: 12,345.67 {\"key\": [1, 2]}"
+PROBE_TEXT = 'How many tokens is this? Größe, naïve, 数える: 12,345.67 {"key": [1, 2]}'
 SPEC_DRAFTS = "vllm:spec_decode_num_drafts_total"
 
 
@@ -91,8 +91,9 @@ CONSEQUENCES = (
 )  # fmt: skip
 # Differ between any two processes.
 IGNORED = (
-    "*instance_id*", "*port*", "*_path*", "*cache_dir*", "*hash*", "*rank*ip", "*master_ip", "env.*PORT*", "env.*CACHE*",
-    "*time*", "env.VLLM_HOST_IP", "*engine_id*", "*traced_files*", "*served_model_name*", "*local_cache_dir*",
+    "*instance_id*", "*port*", "*_path*", "*cache_dir*", "*hash*", "*rank*ip", "*master_ip", "env.*PORT*",
+    "env.*CACHE*", "*time*", "env.VLLM_HOST_IP", "*engine_id*", "*traced_files*", "*served_model_name*",
+    "*local_cache_dir*",
 )  # fmt: skip
 
 
@@ -153,4 +154,3 @@ def _speculation(baseline: Identity, candidate: Identity) -> dict[str, str]:
 def _shown(value: Any) -> str:
     text = "–" if value is None else str(value)
     return text if len(text) <= 120 else text[:117] + "…"
-

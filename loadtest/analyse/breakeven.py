@@ -1,0 +1,160 @@
+"""The load at which a speed-up equals a threshold: typed, with its interval, and translated into other measures of load.
+
+Between tested levels the log speed-up is taken as linear in log load. The break-even set is the loads whose interval
+contains the threshold (inversion of the test), so it may be bounded on one side only, or fall into several parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from loadtest.analyse.compare import Curve
+from loadtest.analyse.results import BreakEven, Crossing, Estimate
+
+ABOVE, WITHIN, BELOW = 1, 0, -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """A range of loads in which the interval lies above the threshold, contains it, or lies below."""
+
+    low: float
+    high: float
+    state: int  # ABOVE · WITHIN · BELOW
+
+
+def zones(curve: Curve, threshold: float) -> list[Zone]:
+    """Return the zones of a curve in ascending order of load; levels without an interval are left out."""
+    known = ~np.isnan(curve.half)
+    loads, mean, half = curve.levels[known], curve.mean[known] - math.log(threshold), curve.half[known]
+    if not len(loads):
+        return []
+    if len(loads) == 1:
+        return [Zone(low=float(loads[0]), high=float(loads[0]), state=_state(float(mean[0]), float(half[0])))]
+    found: list[Zone] = []
+    for i in range(len(loads) - 1):
+        edges = [0.0, *_edges(mean[i], mean[i + 1], half[i], half[i + 1]), 1.0]
+        for start, stop in zip(edges, edges[1:], strict=False):
+            middle = (start + stop) / 2
+            state = _state(*_between(mean[i], mean[i + 1], half[i], half[i + 1], middle))
+            low, high = _load(loads[i], loads[i + 1], start), _load(loads[i], loads[i + 1], stop)
+            if found and found[-1].state == state:
+                found[-1] = replace(found[-1], high=high)
+            else:
+                found.append(Zone(low=low, high=high, state=state))
+    return found
+
+
+def _state(mean: float, half: float) -> int:
+    return ABOVE if mean - half > 0 else BELOW if mean + half < 0 else WITHIN
+
+
+def _between(m0: float, m1: float, h0: float, h1: float, w: float) -> tuple[float, float]:
+    """Return mean and half-width at the share w of the way; the two levels are independent."""
+    return (1 - w) * m0 + w * m1, math.hypot((1 - w) * h0, w * h1)
+
+
+def _load(low: float, high: float, w: float) -> float:
+    return float(low) if w == 0 else float(high) if w == 1 else float(math.exp((1 - w) * math.log(low) + w * math.log(high)))
+
+
+def _edges(m0: float, m1: float, h0: float, h1: float) -> list[float]:
+    """Return where in (0, 1) the interval begins or ceases to contain 0: roots of mean² = half²."""
+    a = (m1 - m0) ** 2 - h0**2 - h1**2
+    b = 2 * m0 * (m1 - m0) + 2 * h0**2
+    c = m0**2 - h0**2
+    roots = [] if a == b == 0 else np.roots([a, b, c] if a else [b, c])
+    scale = max(abs(m0), abs(m1), h0, h1)
+    real = sorted(float(r.real) for r in roots if abs(r.imag) < 1e-7 * max(1.0, scale) and 0 < r.real < 1)
+    return [r for i, r in enumerate(real) if i == 0 or r - real[i - 1] > 1e-9]
+
+
+def crossings(curve: Curve, threshold: float) -> list[float]:
+    """Return the loads at which the curve of the means itself crosses the threshold."""
+    x, y = np.log(curve.levels), curve.mean - math.log(threshold)
+    found = []
+    for i in range(len(y) - 1):
+        if y[i] * y[i + 1] < 0 or (y[i] != 0 and y[i + 1] == 0):
+            found.append(float(math.exp(x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]))))
+    return found
+
+
+def break_even(curve: Curve, metric: str, threshold: float = 1.0) -> BreakEven:
+    """Return the typed break-even of a curve; loads in the unit of its levels."""
+    found = zones(curve, threshold)
+    form = _form([zone.state for zone in found])
+    return BreakEven(
+        metric=metric,
+        threshold=threshold,
+        form=form,
+        at=_at(found, crossings(curve, threshold), form),
+        regions=tuple((zone.low, zone.high) for zone in found if zone.state == ABOVE),
+    )
+
+
+def _form(states: list[int]) -> Crossing:
+    """Name the sequence of states.
+
+    `above, undecided` to the top of the ladder pays up to a load with no upper bound; a gap between two parts that
+    pay is a band, since nothing is proven within it.
+    """
+    if not states:
+        return Crossing.NO_DATA
+    if ABOVE not in states:
+        return Crossing.NEVER_PAYS if states == [BELOW] else Crossing.CANNOT_TELL
+    if states == [ABOVE]:
+        return Crossing.PAYS_EVERYWHERE
+    if states.count(ABOVE) > 1:
+        return Crossing.BAND
+    if states[0] == ABOVE:
+        return Crossing.PAYS_UP_TO
+    return Crossing.PAYS_FROM if states[-1] == ABOVE else Crossing.BAND
+
+
+def _at(found: list[Zone], means: list[float], form: Crossing) -> Estimate:
+    """Return the break-even with the undecided zone around it; a bound outside the tested loads is None."""
+    if form in (Crossing.PAYS_UP_TO, Crossing.PAYS_FROM):
+        edge = next(i for i, zone in enumerate(found) if zone.state == ABOVE) + (form is Crossing.PAYS_UP_TO)
+        # edge is the first zone that does not pay, or the first that does: the break-even lies before it
+        around = found[edge] if form is Crossing.PAYS_UP_TO else found[edge - 1]
+        if around.state != WITHIN:  # no width at all: the blocks agree exactly
+            point = around.low if form is Crossing.PAYS_UP_TO else around.high
+            return Estimate(value=point, low=point, high=point)
+        low = around.low if around is not found[0] else None
+        high = around.high if around is not found[-1] else None
+        inside = [x for x in means if around.low <= x <= around.high]
+        return Estimate(value=inside[0] if inside else None, low=low, high=high)
+    if form is Crossing.CANNOT_TELL and len(found) == 2 and len(means) == 1:
+        low = found[0].high if found[0].state == BELOW else None
+        high = found[1].low if found[1].state == BELOW else None
+        return Estimate(value=means[0], low=low, high=high)
+    return Estimate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """A measured quantity by level, such as requests in flight, averaged over the arms."""
+
+    by_level: Mapping[float, float]
+
+    def at(self, load: float | None) -> float | None:
+        """Return the quantity at a load by linear interpolation in log load; None outside the measured levels."""
+        levels = sorted(self.by_level)
+        if load is None or not levels or not levels[0] <= load <= levels[-1]:
+            return None
+        return float(np.interp(math.log(load), np.log(levels), [self.by_level[level] for level in levels]))
+
+    def of(self, estimate: Estimate) -> Estimate:
+        """Translate value and bounds."""
+        return Estimate(
+            value=self.at(estimate.value), low=self.at(estimate.low), high=self.at(estimate.high), n=estimate.n
+        )
+
+
+def translated(result: BreakEven, in_flight: Translation, running: Translation) -> BreakEven:
+    """Add the break-even in requests in flight and in requests running."""
+    return replace(result, in_flight=in_flight.of(result.at), running=running.of(result.at))

@@ -1,0 +1,109 @@
+"""The servers' counters by what they mean: the one place that knows their names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loadtest.record import Scrape
+
+# Meaning → exposition names, the first present counts. vLLM 0.9 called its per-step latency time_per_output_token.
+NAMES: dict[str, tuple[str, ...]] = {
+    "generation_tokens": ("vllm:generation_tokens_total",),
+    "prompt_tokens": ("vllm:prompt_tokens_total",),
+    "requests": ("vllm:request_success_total",),
+    "first_tokens": ("vllm:time_to_first_token_seconds_count",),
+    "steps": ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
+    "step_seconds": ("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
+    "drafts": ("vllm:spec_decode_num_drafts_total",),
+    "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "preemptions": ("vllm:num_preemptions_total",),
+}
+GAUGES: dict[str, tuple[str, ...]] = {
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "kv_use": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+}
+IN_WINDOW = ("window_open", "sample", "window_close")
+
+
+def value(scrape: Scrape, meaning: str) -> float | None:
+    """Return a counter or gauge of a scrape by its meaning, or None where the server has none."""
+    for name in NAMES.get(meaning) or GAUGES[meaning]:
+        if name in scrape.values:
+            return scrape.values[name]
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deltas:
+    """Growth of the counters between two scrapes, or summed over several such pairs."""
+
+    counters: dict[str, float]
+    per_position: tuple[float, ...] = ()
+
+    def get(self, meaning: str) -> float:
+        """Return a counter's growth; NaN where the server has none."""
+        return self.counters.get(meaning, math.nan)
+
+    def over(self, above: str, below: str) -> float | None:
+        """Return the quotient of two counters' growth, or None."""
+        return quotient(self.get(above), self.get(below))
+
+
+def quotient(above: float, below: float) -> float | None:
+    """Return above ÷ below; None when either is absent or the divisor not positive."""
+    return above / below if below > 0 and not math.isnan(above) else None
+
+
+def find(scrapes: Sequence[Scrape], moment: str) -> Scrape | None:
+    """Return the first good scrape of a moment."""
+    return next((s for s in scrapes if s.moment == moment and not s.error and s.values), None)
+
+
+def growth(scrapes: Sequence[Scrape], first: str, last: str) -> Deltas | None:
+    """Return the growth between two moments of a cell.
+
+    None when either scrape is missing, or a counter fell: the server was started again in between.
+    """
+    before, after = find(scrapes, first), find(scrapes, last)
+    if before is None or after is None:
+        return None
+    counters: dict[str, float] = {}
+    for meaning in NAMES:
+        old, new = value(before, meaning), value(after, meaning)
+        if old is not None and new is not None:
+            counters[meaning] = new - old
+    old_slots = [*before.per_position, *[0.0] * (len(after.per_position) - len(before.per_position))]
+    slots = tuple(b - a for a, b in zip(old_slots, after.per_position, strict=False))
+    if any(growth < 0 for growth in [*counters.values(), *slots]):
+        return None
+    return Deltas(counters=counters, per_position=slots)
+
+
+def summed(parts: Sequence[Deltas]) -> Deltas:
+    """Add up growths; a counter that one part lacks is left out."""
+    shared = set(NAMES).intersection(*[part.counters for part in parts]) if parts else set()
+    length = max((len(part.per_position) for part in parts), default=0)
+    slots = [sum(part.per_position[j] for part in parts if j < len(part.per_position)) for j in range(length)]
+    return Deltas(
+        counters={meaning: sum(part.counters[meaning] for part in parts) for meaning in shared},
+        per_position=tuple(slots),
+    )
+
+
+def tokens_per_step(deltas: Deltas) -> float | None:
+    """Return tokens per decode step over all steps: (generated − first tokens) ÷ steps; 1 without speculation.
+
+    Valid for vLLM, whose inter-token latency has one sample per request and decode step, not per token.
+    """
+    return quotient(deltas.get("generation_tokens") - deltas.get("first_tokens"), deltas.get("steps"))
+
+
+def gauge_mean(scrapes: Sequence[Scrape], meaning: str) -> float | None:
+    """Return the mean of a gauge over the scrapes inside the window, or None."""
+    seen = [value(s, meaning) for s in scrapes if s.moment in IN_WINDOW and not s.error]
+    present = [v for v in seen if v is not None]
+    return sum(present) / len(present) if present else None

@@ -1,0 +1,196 @@
+"""Running one cell: idle server, staggered users, warm-up, window, hold, drain, and the scrapes around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+from locust.env import Environment
+
+from loadtest.drive.client import Clock
+from loadtest.drive.context import CellContext
+from loadtest.drive.evidence import TICK_S, Evidence, Sampler, quantile, sample_interval_s, scrape, stream_evidence
+from loadtest.drive.phases import Phase
+from loadtest.drive.standalone import CONTEXT
+from loadtest.errors import UsageError
+from loadtest.record import CellRecord, Request, Scrape
+from loadtest.servers.control import Control
+from loadtest.servers.counters import is_idle
+
+IDLE_POLL_S = 0.05
+SETTLE_S = 5.0  # after the drain: counters follow within a step
+LIVE_EVERY_S = 0.25
+CUT_DRAIN_S = 10.0  # after an interrupt: what is in flight may still end, this long
+
+
+@dataclass(slots=True, kw_only=True)
+class Switches:
+    """What the outside may ask of a running cell."""
+
+    stop: str = ""  # reason to issue nothing more and drain
+    cut: bool = False  # end at once: the parent is gone, or asked twice
+
+
+class CellRun:
+    """One cell from the first idle wait to the last scrape."""
+
+    def __init__(self, *, context: CellContext, user_class: type, control: Control | None, switches: Switches,
+                 keep_scrape: Callable[[Scrape], None], tell: Callable[[dict[str, Any]], None]) -> None:  # fmt: skip
+        """Prepare; nothing is sent before `run`."""
+        self.context, self._user_class, self._control = context, user_class, control
+        self._switches, self._keep_scrape, self._tell = switches, keep_scrape, tell
+        self._clock: Clock = context.clock
+        self._evidence = Evidence()
+        self._window_requests: list[Request] = []
+        self._scenario_error: UsageError | None = None
+        self.state, self.reason = "complete", ""
+
+    def run(self, order: int, idle_wait_s: float) -> CellRecord:
+        """Drive the cell to its end and return its record; raises UsageError when the scenario's own code raises."""
+        context, started_s = self.context, self._clock.now_s()
+        self._scrape("idle_before")
+        environment = Environment(user_classes=[self._user_class], host=context.target.endpoint.url)
+        setattr(environment, CONTEXT, context)
+        environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]
+        runner = environment.create_local_runner()
+        runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
+        try:
+            self._follow()
+        finally:
+            runner.quit()
+        self._raise_scenario_error()
+        self._settle()
+        return self._record(order, started_s, idle_wait_s)
+
+    def _follow(self) -> None:
+        phases, told_s, sampler = self.context.phases, 0.0, None
+        before, drain_s = Phase.START, None
+        planned_s = self._clock.now_s()
+        while True:
+            now_s = self._clock.now_s()
+            self._evidence.tick(now_s, now_s - planned_s, phases.in_flight)
+            self._consider_stopping(now_s)
+            phase = phases.tick(now_s)
+            if phase is not before:
+                if phase is Phase.WINDOW:
+                    sampler = self._open_window(now_s)
+                elif before is Phase.WINDOW:
+                    self._close_window(now_s, sampler)
+                if phase is Phase.DRAIN:
+                    drain_s = now_s
+                before = phase
+            if phase is Phase.OVER or (drain_s is not None and self._give_up_draining(now_s - drain_s)):
+                return
+            if now_s - told_s >= LIVE_EVERY_S:
+                told_s = now_s
+                self._tell_live(now_s, phase)
+            planned_s = now_s + TICK_S
+            gevent.sleep(TICK_S)
+
+    def _consider_stopping(self, now_s: float) -> None:
+        if self.state != "complete":
+            return
+        if self._switches.stop or self._switches.cut:
+            self.state, self.reason = "interrupted", self._switches.stop
+        elif self._scenario_error is not None:
+            self.state, self.reason = "aborted", str(self._scenario_error)
+        elif self.context.hopeless:
+            self.state = "aborted"
+            self.reason = f"{self.context.failures_in_a_row} requests in a row failed ({self.context.last_error})"
+        else:
+            return
+        self.context.phases.stop()
+
+    def _give_up_draining(self, drained_for_s: float) -> bool:
+        if self._switches.cut or self._scenario_error is not None:
+            return True
+        return self.state == "interrupted" and drained_for_s > CUT_DRAIN_S
+
+    def _open_window(self, now_s: float) -> Sampler | None:
+        interval_s = sample_interval_s(self.context.experiment.window.min_s)
+        self._evidence.open(now_s, self.context.phases.in_flight)
+        if self._control is None:
+            return None
+        gevent.spawn(self._scrape, "window_open")
+        return Sampler(self._control, self._clock, self.context.cell.cell, interval_s, self._keep_scrape)
+
+    def _close_window(self, now_s: float, sampler: Sampler | None) -> None:
+        self._evidence.close(now_s)
+        if sampler is not None:
+            sampler.stop()
+            gevent.spawn(self._scrape, "window_close")
+
+    def _scrape(self, moment: str) -> None:
+        if self._control is not None:
+            self._keep_scrape(scrape(self._control, self._clock, self.context.cell.cell, moment))
+
+    def _settle(self) -> None:
+        if self._control is None or self._switches.cut:
+            return
+        wait_until_idle(self._control, self._clock, SETTLE_S)
+        self._scrape("idle_after")
+
+    def _tell_live(self, now_s: float, phase: Phase) -> None:
+        tokens_per_s, ttft_s = self.context.live.figures(now_s)
+        self._tell({"event": "tick", "phase": phase.value, "tokens_per_s": tokens_per_s, "ttft_p50_s": ttft_s,
+                    "in_flight": self.context.phases.in_flight, "errors": self.context.live.errors})  # fmt: skip
+
+    def _on_user_error(self, user_instance: Any, exception: BaseException, tb: Any) -> None:
+        if self._scenario_error is None:
+            self._scenario_error = scenario_error(exception, tb)
+
+    def _raise_scenario_error(self) -> None:
+        if self._scenario_error is not None:
+            raise self._scenario_error
+
+    def keep(self, request: Request) -> None:
+        """Note a finished request for the cell's own evidence."""
+        opened, closed = self.context.phases.window_open_s, self.context.phases.window_close_s
+        if opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed):
+            self._window_requests.append(request)
+
+    def _record(self, order: int, started_s: float, idle_wait_s: float) -> CellRecord:
+        phases, cell, lateness = self.context.phases, self.context.cell, self.context.lateness_s
+        coalesced, lag_p99_s = stream_evidence(self._window_requests)
+        if phases.warmup_cut and not self.reason:
+            self.reason = "the warm-up was cut at its longest time"
+        return CellRecord(
+            cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order, state=self.state,
+            reason=self.reason, started_s=started_s, window_open_s=phases.window_open_s,
+            window_close_s=phases.window_close_s, drained_s=phases.drained_s,
+            in_flight_mean=self._evidence.in_flight_mean, lateness_p50_s=quantile(lateness, 0.5),
+            lateness_p99_s=quantile(lateness, 0.99), client_cpu_ratio=self._evidence.cpu_ratio,
+            hub_lag_p99_s=self._evidence.hub_lag_p99_s, coalesced_ratio=coalesced, lag_p99_s=lag_p99_s,
+            idle_wait_s=idle_wait_s, warmup_requests=phases.warmup_requests,
+        )  # fmt: skip
+
+
+def wait_until_idle(control: Control, clock: Clock, limit_s: float) -> float | None:
+    """Wait until the server works on nothing; return the seconds waited, None when it did not become idle in time.
+
+    A server that publishes no gauges is taken as idle.
+    """
+    began_s = clock.now_s()
+    while True:
+        values, _, _, error = control.scrape()
+        if error or is_idle(values) is not False:
+            return clock.now_s() - began_s
+        if clock.now_s() - began_s > limit_s:
+            return None
+        gevent.sleep(IDLE_POLL_S)
+
+
+def scenario_error(exception: BaseException, tb: Any) -> UsageError:
+    """Return the sentence for an exception that a scenario's own code raised."""
+    if isinstance(exception, UsageError):
+        return exception
+    frames: list[tuple[str, int, str]] = []
+    while tb is not None:
+        frames.append((tb.tb_frame.f_code.co_filename, tb.tb_lineno, tb.tb_frame.f_code.co_name))
+        tb = tb.tb_next
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/loadtest/" not in frame[0]]
+    file, line, function = (own or frames or [("?", 0, "?")])[-1]
+    what = f"{type(exception).__name__}: {exception}"
+    return UsageError(f"The scenario raised {what} ({file}, line {line}, in {function}).")

@@ -1,0 +1,250 @@
+"""One TCP or TLS connection, non-blocking, whose reads carry the kernel's time of arrival.
+
+Opening waits in the calling greenlet; reading and writing never wait, so that they can run in callbacks of the hub.
+TLS works on memory buffers above the same `recvmsg`, and so keeps the kernel's stamps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import time
+from typing import Any
+
+from gevent import monkey
+from gevent.hub import get_hub
+from gevent.socket import wait_read, wait_write
+
+from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
+from loadtest.drive.endpoint import Address, Endpoint
+from loadtest.drive.failure import Failure, printable
+from loadtest.record import Outcome
+
+READ_SIZE = 64 * 1024
+_READABLE, _WRITABLE = 1, 2
+
+# One buffer for all: a read is used up before the next one begins, whichever connection makes it.
+_buffer = bytearray(READ_SIZE)
+_view = memoryview(_buffer)
+_buffers = [_buffer]
+
+_OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Connection:
+    """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
+
+    __slots__ = (
+        "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg_into", "_socket", "_tls", "_unsent",
+        "arrived_ns", "idle_since_s", "kernel", "lag_ns", "reader", "used", "writer",
+    )  # fmt: skip
+
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
+        """Connect, TLS included, within the endpoint's connect limit. Raises Failure."""
+        self._clock = clock
+        self._endpoint = endpoint
+        self.used = False  # it has carried a whole exchange
+        self.idle_since_s = 0.0
+        self.arrived_ns = 0  # of the latest read, on perf_counter_ns
+        self.kernel = False  # whether that was the kernel's stamp
+        self.lag_ns = 0  # from the stamp to the read
+        self._unsent = memoryview(b"")
+        self._tls: ssl.SSLObject | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        deadline_s = time.monotonic() + endpoint.limits.connect_s
+        self._socket = _connected(endpoint, deadline_s)
+        self._recvmsg_into = self._socket.recvmsg_into
+        try:
+            if endpoint.tls is not None:
+                self._start_tls(endpoint.tls, deadline_s)
+            loop = get_hub().loop
+            self.reader = loop.io(self._socket.fileno(), _READABLE)
+            self.writer = loop.io(self._socket.fileno(), _WRITABLE)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; closing twice is allowed."""
+        for watcher in (self.reader, self.writer):
+            watcher.stop()
+            watcher.close()
+        self._socket.close()
+
+    def send(self, data: bytes) -> bool:
+        """Hand `data` to the kernel as far as it takes it; False: call `send_more` when writable. Raises OSError."""
+        if self._tls is not None:
+            self._tls.write(data)
+            data = self._outgoing.read()
+        self._unsent = memoryview(data)
+        return self.send_more()
+
+    def send_more(self) -> bool:
+        """Send what `send` left over; True when nothing is left. Raises OSError."""
+        while self._unsent:
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return False
+            self._unsent = self._unsent[sent:]
+        return True
+
+    def receive(self) -> bytes | memoryview | None:
+        """Return the bytes that have arrived, b"" at the end, None for a part of a TLS record.
+
+        A memoryview is valid until the next read of any connection. Raises BlockingIOError when nothing is there,
+        OSError when the connection broke.
+        """
+        count, ancillary, _, _ = self._recvmsg_into(_buffers, STAMP_SPACE)
+        now_ns = time.perf_counter_ns()
+        arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
+        self.kernel = arrived_ns >= 0
+        self.arrived_ns = arrived_ns if arrived_ns >= 0 else now_ns
+        self.lag_ns = now_ns - self.arrived_ns
+        if self._tls is None:
+            return _view[:count]
+        return self._decrypted(count)
+
+    def _decrypted(self, count: int) -> bytes | None:
+        assert self._tls is not None
+        if count:
+            self._incoming.write(_view[:count])
+        else:
+            self._incoming.write_eof()
+        parts = []
+        try:
+            while part := self._tls.read(READ_SIZE):
+                parts.append(part)
+            ended = True
+        except ssl.SSLWantReadError:
+            ended = False
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            ended = True
+        if self._outgoing.pending and not self._unsent:  # an answer of the TLS layer itself, such as a key update
+            self._unsent = memoryview(self._outgoing.read())
+            self.send_more()
+        if parts:
+            return b"".join(parts)
+        return b"" if ended or not count else None
+
+    def fresh(self) -> bool:
+        """Return whether an idle connection is as it was left: neither closed by the server nor holding stray bytes."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def _start_tls(self, context: ssl.SSLContext, deadline_s: float) -> None:
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._endpoint.host)
+        try:
+            while not self._handshake_step():
+                self._flush(deadline_s)
+                wait_read(self._socket.fileno(), max(deadline_s - time.monotonic(), 0.001), TimeoutError())
+                count = self._socket.recv_into(_buffer)
+                if count:
+                    self._incoming.write(_view[:count])
+                else:
+                    self._incoming.write_eof()
+            self._flush(deadline_s)
+        except TimeoutError:
+            raise _late(self._endpoint, "TLS was not established") from None
+        except ssl.SSLError as error:
+            raise Failure(Outcome.TLS_ERROR, _tls_reason(error, self._endpoint)) from None
+        except OSError as error:
+            reason = f"the connection to {self._endpoint.authority} broke while TLS was being set up: {_reason(error)}"
+            raise Failure(Outcome.TLS_ERROR, reason) from None
+
+    def _handshake_step(self) -> bool:
+        assert self._tls is not None
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def _flush(self, deadline_s: float) -> None:
+        self._unsent = memoryview(self._outgoing.read())
+        while not self.send_more():
+            wait_write(self._socket.fileno(), max(deadline_s - time.monotonic(), 0.001), TimeoutError())
+
+
+def _connected(endpoint: Endpoint, deadline_s: float) -> Any:
+    """Return a connected socket of the standard library, trying the host's addresses one after the other."""
+    addresses = endpoint.addresses(endpoint.limits.connect_s)
+    failure: Failure | None = None
+    for tried, address in enumerate(addresses):
+        share_s = (deadline_s - time.monotonic()) / (len(addresses) - tried)  # a dead one leaves time for the rest
+        try:
+            connected = _connect(endpoint, address, max(share_s, 0.001))
+        except Failure as error:
+            failure = error
+            if error.outcome is Outcome.CLIENT_ERROR:
+                raise
+        else:
+            endpoint.worked(address)
+            return connected
+    endpoint.worked(None)
+    raise failure or Failure(Outcome.CONNECT_ERROR, f"the host {endpoint.host} has no address")
+
+
+def _connect(endpoint: Endpoint, address: Address, timeout_s: float) -> Any:
+    family, where = address
+    plain = monkey.get_original("socket", "socket")
+    connection = None
+    try:
+        connection = plain(family, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if KERNEL_STAMPS:
+            connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        code = connection.connect_ex(where)
+        if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+            wait_write(connection.fileno(), timeout_s, TimeoutError())
+            code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+    except TimeoutError as error:
+        connection.close()
+        if error.errno is not None:  # ETIMEDOUT, said by the kernel
+            raise _refused(endpoint, where, error) from None
+        raise _late(endpoint, "no connection was made") from None
+    except OSError as error:
+        if connection is not None:
+            connection.close()
+        raise _refused(endpoint, where, error) from None
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def _refused(endpoint: Endpoint, where: tuple[Any, ...], error: OSError) -> Failure:
+    if error.errno in _OWN_FAULTS:
+        return Failure(Outcome.CLIENT_ERROR, f"this machine could not open another connection: {_reason(error)}")
+    place = endpoint.authority if where[0] == endpoint.host else f"{endpoint.authority} ({where[0]})"
+    return Failure(Outcome.CONNECT_ERROR, f"no connection to {place}: {_reason(error)}")
+
+
+def _late(endpoint: Endpoint, what: str) -> Failure:
+    limit = endpoint.limits.connect_s
+    return Failure(Outcome.CONNECT_ERROR, f"{what} to {endpoint.authority} within its share of {limit:g} s")
+
+
+def _reason(error: OSError) -> str:
+    return printable(error.strerror or str(error) or type(error).__name__)
+
+
+def _tls_reason(error: ssl.SSLError, endpoint: Endpoint) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of {endpoint.authority} was refused: {printable(error.verify_message)}"
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return f"{endpoint.authority} does not speak TLS: is its URL http://?"
+    if isinstance(error, ssl.SSLEOFError):
+        return f"{endpoint.authority} closed the connection while TLS was being set up"
+    return f"TLS with {endpoint.authority} failed: {printable(error.reason or str(error))}"

@@ -1,0 +1,239 @@
+"""The driver: a child process that walks the plan under Locust and gevent, writing records as it goes.
+
+`python -m loadtest.drive.driver JOB.json`; tells its progress as JSON lines on stdout, ends when its stdin does.
+SIGTERM or SIGINT once: issue nothing more, drain, end; twice, or end of stdin: end at once. Records stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import gevent
+import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
+
+from loadtest.drive.cell import CellRun, Switches, wait_until_idle
+from loadtest.drive.client import Client, Clock, Endpoint
+from loadtest.drive.context import CellContext, Target, open_prompts
+from loadtest.drive.job import Job, read_job
+from loadtest.drive.loading import load_user_class
+from loadtest.drive.openai import chat_body
+from loadtest.drive.phases import Phases
+from loadtest.drive.plan import Cell
+from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError
+from loadtest.experiment import override
+from loadtest.record import CellRecord, LineWriter, Outcome, Request, RequestWriter
+from loadtest.servers.control import Arm, Control, must_stay_alive
+from loadtest.settings import Experiment, Window
+
+FLUSH_EVERY_S = 0.5
+PROBE = [{"role": "user", "content": "Count from one to ten, then say which numbers are even."}]
+PROBE_TOKENS = 16
+CALIBRATION_USERS = 256  # at most: beyond it the null server itself would be the limit
+CALIBRATION_S = 2.0  # length of the calibration's window
+CALIBRATION_TOKENS = 24
+GONE_GRACE_S = 3.0
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Driver:
+    """Walks the cells of a job."""
+
+    def __init__(self, job: Job, tell: Tell) -> None:
+        """Load the scenario and the prompts; nothing is sent."""
+        self._job, self._tell = job, tell
+        self._clock = Clock(job.origin_ns)
+        self.switches = Switches()
+        self._user_class = load_user_class(job.scenario)
+        self._prompts = open_prompts(job.prompts)
+        self._controls = {arm.name: Control(arm) for arm in job.arms}
+        self._targets: dict[str, Target] = {}
+        self._stagger_s = 1.0
+        self._requests = RequestWriter(job.folder / "requests.arrows")
+        self._cells = LineWriter(job.folder / "cells.jsonl")
+        self._scrapes = LineWriter(job.folder / "server.jsonl")
+        self._flusher = gevent.spawn(self._flush)
+
+    def _flush(self) -> None:
+        while True:
+            gevent.sleep(FLUSH_EVERY_S)
+            self._requests.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._flusher.kill()
+        self._requests.close()
+        self._cells.close()
+        self._scrapes.close()
+        for control in self._controls.values():
+            control.close()
+
+    def walk(self) -> None:
+        """Probe the servers, calibrate the client, then run every cell until the end or a stop."""
+        for note in self._prompts.notes if self._prompts else ():
+            self._tell({"event": "note", "text": note})
+        slowest_s = 0.0
+        for arm in self._job.arms:
+            self._targets[arm.name], seconds = self._probe(arm, salted=self._job.salted.get(arm.name, False))
+            slowest_s = max(slowest_s, seconds)
+        if self._job.calibration is not None:
+            self._calibrate(self._job.calibration)
+        self._stagger_s = min(10.0, max(0.1, slowest_s))
+        for order, cell in enumerate(self._job.cells):
+            if self.switches.stop or self.switches.cut:
+                return
+            self._run_cell(order, cell)
+
+    def _endpoint(self, arm: Arm) -> Endpoint:
+        return Endpoint(arm.url, arm.headers(), self._job.experiment.limits, verify=not arm.insecure)
+
+    def _probe(self, arm: Arm, *, salted: bool) -> tuple[Target, float]:
+        """Send one measured request; choose how tokens are counted; return the target and a request's duration."""
+        generation, endpoint = self._job.experiment.generation, self._endpoint(arm)
+        asked = min(PROBE_TOKENS, generation.max_tokens)
+        salt = f"{self._job.run_id}-probe" if salted else None
+        request = Request()
+        for count in ("continuous", "ids", "none"):
+            request = Request(arm=arm.name, due_s=self._clock.now_s())
+            client = Client(endpoint, self._clock)
+            client.stream("/v1/chat/completions", chat_body(arm.model, PROBE, generation, asked, salt, count), request)
+            client.close()
+            if request.outcome == Outcome.OK and (request.tokens_source != "none" or count == "none"):
+                break
+            if request.outcome != Outcome.OK and request.http_status != 400:
+                break
+        if request.outcome != Outcome.OK:
+            raise UsageError(f"The {arm.name} server at {arm.url} did not answer a first chat request:"
+                             f" {request.outcome} ({request.error}). Nothing was measured.")  # fmt: skip
+        per_token_s = (request.end_s - request.sent_s) / max(1, request.output_tokens)
+        target = Target(name=arm.name, endpoint=endpoint, model=arm.model, count=count, salted=salted)
+        self._tell({"event": "probe", "arm": arm.name, "count": count, "tokens_source": request.tokens_source,
+                    "stamp_source": request.stamp_source, "ttft_s": request.chunk_s[0] - request.sent_s})  # fmt: skip
+        return target, per_token_s * generation.max_tokens
+
+    def _calibrate(self, arm: Arm) -> None:
+        users = min(CALIBRATION_USERS, max(cell.users for cell in self._job.cells))
+        target = Target(name=arm.name, endpoint=self._endpoint(arm), model=arm.model, salted=False)
+        writer = RequestWriter(self._job.folder / "calibration.arrows")
+        window = Window(min_s=CALIBRATION_S, max_s=CALIBRATION_S, min_requests=1, warmup_requests=0.5)
+        self._tell({"event": "calibration_start", "users": users})
+        experiment = override(self._job.experiment, "generation", max_tokens=CALIBRATION_TOKENS)
+        experiment = override(override(experiment, "load", think_time=0.0), "window", **asdict(window))
+        cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
+        record = self._drive(cell, target, None, experiment, writer.add, 0, 0.0)
+        writer.close()
+        self._tell({"event": "calibration_end", "users": users, "lateness_p99_s": record.lateness_p99_s,
+                    "client_cpu_ratio": record.client_cpu_ratio, "hub_lag_p99_s": record.hub_lag_p99_s,
+                    "coalesced_ratio": record.coalesced_ratio, "window_open_s": record.window_open_s,
+                    "window_close_s": record.window_close_s})  # fmt: skip
+
+    def _run_cell(self, order: int, cell: Cell) -> None:
+        self._tell({"event": "cell_start", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
+                    "index": order, "total": len(self._job.cells)})  # fmt: skip
+        control = self._controls[cell.arm]
+        limit_s = self._job.experiment.limits.idle_s
+        waited_s = wait_until_idle(control, self._clock, limit_s)
+        if waited_s is None:
+            record = CellRecord(
+                cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order, state="aborted",
+                reason=f"the server was still busy after {limit_s:g} s: is there other traffic?",
+                started_s=self._clock.now_s(), idle_wait_s=limit_s,
+            )  # fmt: skip
+        else:
+            record = self._drive(cell, self._targets[cell.arm], control, self._job.experiment,
+                                 self._requests.add, order, waited_s)  # fmt: skip
+        self._requests.flush()
+        self._cells.write(record)
+        self._tell({"event": "cell_end", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
+                    "index": order, "state": record.state, "reason": record.reason})  # fmt: skip
+        if record.state == "aborted":
+            must_stay_alive(control)
+
+    def _drive(self, cell: Cell, target: Target, control: Control | None, experiment: Experiment,
+               keep: Callable[[Request], None], order: int, waited_s: float) -> CellRecord:  # fmt: skip
+        run: CellRun | None = None
+
+        def keep_request(request: Request) -> None:
+            keep(request)
+            if run is not None:
+                run.keep(request)
+
+        context = CellContext(
+            experiment=experiment, target=target, cell=cell, clock=self._clock, stagger_s=self._stagger_s,
+            phases=Phases(experiment.window, cell.users, self._clock.now_s(), self._stagger_s), source=self._prompts,
+            salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request,
+        )  # fmt: skip
+        run = CellRun(context=context, user_class=self._user_class, control=control, switches=self.switches,
+                      keep_scrape=self._scrapes.write, tell=self._tell)  # fmt: skip
+        return run.run(order, waited_s)
+
+
+def _listen(switches: Switches) -> list[Any]:
+    """Turn signals and the end of stdin into switches; the watchers live as long as the caller keeps them."""
+
+    def on_signal() -> None:
+        switches.cut = bool(switches.stop)
+        switches.stop = switches.stop or "stopped by the user"
+
+    def on_stdin() -> None:
+        if not os.read(0, 1024):
+            switches.stop, switches.cut = switches.stop or "the program that started the driver has gone", True
+            stdin.stop()
+            gevent.spawn_later(GONE_GRACE_S, os._exit, ExitCode.INVALID)
+
+    loop = gevent.get_hub().loop
+    watchers = [loop.signal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    for watcher in watchers:
+        watcher.start(on_signal)
+    stdin = loop.io(0, 1)
+    stdin.start(on_stdin)
+    return [*watchers, stdin]
+
+
+def main(arguments: list[str]) -> int:
+    """Run a job file; returns the process's exit code."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what a scenario prints must not mix with the progress lines
+    tell = _teller(out)
+    try:
+        driver = Driver(read_job(Path(arguments[0])), tell)
+    except LoadtestError as error:
+        return _fail(tell, error)
+    watchers = _listen(driver.switches)
+    try:
+        driver.walk()
+        tell({"event": "end", "state": "interrupted" if driver.switches.stop or driver.switches.cut else "complete"})
+    except LoadtestError as error:
+        return _fail(tell, error)
+    finally:
+        driver.close()
+        for watcher in watchers:
+            watcher.stop()
+    return ExitCode.PASS
+
+
+def _fail(tell: Tell, error: LoadtestError) -> int:
+    kind = "run" if isinstance(error, RunError) else "usage"
+    tell({"event": "end", "state": "aborted", "kind": kind, "reason": str(error)})
+    return int(error.exit_code)
+
+
+def _teller(out: IO[str]) -> Tell:
+    def tell(event: dict[str, Any]) -> None:
+        try:
+            out.write(json.dumps(event) + "\n")
+        except BrokenPipeError:
+            os._exit(ExitCode.INVALID)  # the parent is gone; records are flushed twice a second
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

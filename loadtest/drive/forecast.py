@@ -1,0 +1,50 @@
+"""What a plan will cost and which claims it can reach, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loadtest.drive.plan import Cell, cell_duration_s
+from loadtest.settings import Experiment
+
+# Least requests for a two-sided 95 % upper bound of a percentile (binomial order statistics): below it none exists.
+BOUND_NEEDS = {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration in words, such as "3 min" or "2 h 40 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float) -> list[str]:
+    """Return sentences on time, requests and claims, for requests that take about `request_s` without load."""
+    window, blocks, levels = experiment.window, experiment.plan.blocks, experiment.load.levels
+    shortest, longest = cell_duration_s(window, request_s)
+    span = duration_words(shortest * len(cells))
+    if window.max_s > window.min_s:
+        span += f" to {duration_words(longest * len(cells))}"
+    arms = len({cell.arm for cell in cells})
+    ladder = ", ".join(f"{level:g}" for level in levels)
+    shape = f"{_count(arms, 'arm')} × {_count(len(levels), 'level')} ({ladder} users) × {_count(blocks, 'block')}"
+    sentences = [
+        f"{_count(len(cells), 'cell')}: {shape}.",
+        f"Time: {span}, if a request takes about {request_s:g} s.",
+    ]
+    pooled = window.min_requests * blocks
+    reached = [name for name, needs in BOUND_NEEDS.items() if pooled >= needs]
+    if window.min_requests > 1:
+        sentences.append(f"Requests: at least {pooled} per arm and level, unless the longest window cuts them:"
+                         f" percentiles with a bound up to {reached[-1] if reached else 'none'}.")  # fmt: skip
+    if blocks == 1:
+        sentences.append("One block gives no interval: speed-ups are shown and nothing can be claimed.")
+    else:
+        freedom = (blocks - 1) * len(levels)
+        sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")
+    return sentences

@@ -1,0 +1,50 @@
+"""The job: what the parent hands to the driver, as one JSON file; keys of servers stay in the environment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loadtest.drive.plan import Cell
+from loadtest.experiment import as_document, from_document
+from loadtest.servers.control import Arm
+from loadtest.settings import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything the driver needs."""
+
+    folder: Path
+    scenario: Path
+    experiment: Experiment
+    arms: tuple[Arm, ...]
+    cells: tuple[Cell, ...]
+    prompts: str | None
+    salted: dict[str, bool]  # arm → whether its server takes a cache_salt
+    run_id: str
+    origin_ns: int  # CLOCK_MONOTONIC at the run's start
+    calibration: Arm | None  # the null server that proves the client; None: not calibrated
+
+    def write(self, path: Path) -> None:
+        """Write the job as JSON."""
+        data: dict[str, Any] = {
+            "folder": str(self.folder), "scenario": str(self.scenario), "experiment": as_document(self.experiment),
+            "arms": [asdict(arm) for arm in self.arms], "cells": [asdict(cell) for cell in self.cells],
+            "prompts": self.prompts, "salted": self.salted, "run_id": self.run_id, "origin_ns": self.origin_ns,
+            "calibration": asdict(self.calibration) if self.calibration else None,
+        }  # fmt: skip
+        path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def read_job(path: Path) -> Job:
+    """Read what `Job.write` wrote."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return Job(
+        folder=Path(data["folder"]), scenario=Path(data["scenario"]), experiment=from_document(data["experiment"]),
+        arms=tuple(Arm(**arm) for arm in data["arms"]), cells=tuple(Cell(**cell) for cell in data["cells"]),
+        prompts=data["prompts"], salted=data["salted"], run_id=data["run_id"], origin_ns=data["origin_ns"],
+        calibration=Arm(**data["calibration"]) if data["calibration"] else None,
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""The parent's side of the driver: start it, hear its progress, stop it; imports neither Locust nor gevent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from loadtest.drive.job import Job
+
+STOP_S = 30.0  # a driver that was asked to stop drains this long at most
+
+
+class DriverProcess:
+    """The driver as a child in its own session, so that Ctrl-C in a terminal reaches the parent alone."""
+
+    def __init__(self, job: Job) -> None:
+        """Write the job file and start the driver."""
+        path = job.folder / "job.json"
+        job.write(path)
+        self._log = job.folder / "driver.log"
+        with self._log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "loadtest.drive.driver", str(path)], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=errors, start_new_session=True, cwd=Path.cwd(),
+            )  # fmt: skip
+        self._asked = 0
+
+    def follow(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Pass on every event until the driver ends; return its last word, or how it died.
+
+        A KeyboardInterrupt (or SIGTERM turned into one) asks the driver to stop and goes on following; a second one
+        kills it.
+        """
+        last: dict[str, Any] = {}
+        while True:
+            try:
+                for line in self._lines():
+                    event = json.loads(line)
+                    if event["event"] == "end":
+                        last = event
+                    tell(event)
+                code = self._process.wait()
+                break
+            except KeyboardInterrupt:
+                self._ask_to_stop()
+        return last or {"event": "end", "state": "aborted", "kind": "run", "reason": self._how_it_died(code)}
+
+    def _lines(self) -> Any:
+        assert self._process.stdout is not None
+        return iter(self._process.stdout.readline, b"")
+
+    def _ask_to_stop(self) -> None:
+        self._asked += 1
+        if self._asked > 1:
+            self._signal(signal.SIGKILL)
+            return
+        self._signal(signal.SIGTERM)
+        timer = threading.Timer(STOP_S, self._signal, [signal.SIGKILL])
+        timer.daemon = True
+        timer.start()
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether the user stopped the run."""
+        return self._asked > 0
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _how_it_died(self, code: int) -> str:
+        if code < 0:
+            return f"the driver was killed by {signal.Signals(-code).name}"
+        tail = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f"the driver ended with code {code}: {tail[-1] if tail else 'it wrote nothing'} (see {self._log})"
+
+    def close(self) -> None:
+        """Make sure that it has ended."""
+        if self._process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()

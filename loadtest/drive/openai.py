@@ -1,0 +1,86 @@
+"""Request bodies for OpenAI-compatible servers, built so that both arms receive the same bytes but model and salt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal
+
+import orjson
+
+from loadtest.settings import Generation
+
+CHAT_PATH = "/v1/chat/completions"
+COMPLETION_PATH = "/v1/completions"
+
+Count = Literal["continuous", "ids", "none"]
+"""How the tokens of each chunk are asked for: a running count, the token ids, or not at all."""
+
+_PER_ARM = ("model", "cache_salt")
+
+
+def chat_body(
+    *,
+    model: str,
+    messages: Sequence[Mapping[str, Any]],
+    generation: Generation,
+    max_tokens: int | None = None,
+    cache_salt: str | None = None,
+    count: Count = "continuous",
+) -> bytes:
+    """Return the body of a streamed chat request; `max_tokens` None takes the generation's own limit."""
+    body = _body(model, {"messages": list(messages)}, generation, max_tokens, cache_salt, count)
+    if generation.template:
+        body["chat_template_kwargs"] = generation.template
+    return orjson.dumps(body)
+
+
+def completion_body(
+    *,
+    model: str,
+    prompt: str,
+    generation: Generation,
+    max_tokens: int | None = None,
+    cache_salt: str | None = None,
+    count: Count = "continuous",
+) -> bytes:
+    """Return the body of a streamed completion of `prompt`; chat template arguments do not apply to it."""
+    return orjson.dumps(_body(model, {"prompt": prompt}, generation, max_tokens, cache_salt, count))
+
+
+def _body(
+    model: str,
+    asked: dict[str, Any],
+    generation: Generation,
+    max_tokens: int | None,
+    cache_salt: str | None,
+    count: Count,
+) -> dict[str, Any]:
+    options = {"include_usage": True}
+    if count == "continuous":
+        options["continuous_usage_stats"] = True
+    body: dict[str, Any] = {
+        "model": model,
+        "cache_salt": cache_salt,
+        **asked,
+        "max_tokens": generation.max_tokens if max_tokens is None else max_tokens,
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "top_k": generation.top_k,
+        "stop": list(generation.stop) or None,
+        "seed": generation.seed,
+        # Left out when false, which every server takes for granted: some refuse fields that they do not know.
+        "ignore_eos": generation.ignore_eos or None,
+        "return_token_ids": True if count == "ids" else None,
+        "stream": True,
+        "stream_options": options,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def body_hash(body: bytes) -> str:
+    """Return 16 hex digits (blake2b-64) of a request body without model and cache_salt, whatever the order of its keys."""
+    fields = orjson.loads(body)
+    for name in _PER_ARM:
+        fields.pop(name, None)
+    return blake2b(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()

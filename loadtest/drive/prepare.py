@@ -1,0 +1,161 @@
+"""From options to an experiment: which servers, which settings; nothing is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadtest.errors import UsageError
+from loadtest.experiment import load_experiment, override, with_assignments
+from loadtest.servers.control import Arm, clean_url
+from loadtest.settings import Experiment, levels, positive_s, whole
+
+BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
+SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
+SMOKE_WINDOW_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line said."""
+
+    scenario: Path
+    baseline: str | None = None
+    speculative: str | None = None
+    server: str | None = None
+    prompts: Path | None = None
+    levels: str | None = None
+    window: str | None = None
+    blocks: int | None = None
+    assignments: tuple[str, ...] = ()
+    simulated: bool = False
+    world: str | None = None
+    smoke: bool = False
+    measure_only: bool = False
+    waive: tuple[str, ...] = ()
+    out: Path = Path("reports")
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An experiment and the arms it is run on; a simulated pair has no URLs yet."""
+
+    experiment: Experiment
+    arms: tuple[Arm, ...]
+    world: str | None  # of the simulated pair; None for real servers
+    found: str  # where the servers came from, in a sentence
+    options: Options = field(repr=False)
+
+
+def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Prepared:
+    """Check the options, the scenario's settings and the choice of servers. Raises UsageError."""
+    _check_scenario(options.scenario)
+    if options.prompts is not None and not options.prompts.is_file():
+        raise UsageError(f"--prompts {options.prompts} is not a file.")
+    experiment = load_experiment(options.scenario)
+    urls, found = _choose(options, experiment, environment)
+    experiment = _settle(experiment, options, simulated=not urls)
+    settings = experiment.servers
+    world = None
+    if not urls:
+        world = experiment.demo.preset
+        found = f"No server is named: the built-in simulated pair is used (world `{world}`)."
+        urls = {"baseline": "", "speculative": ""}
+    arms = tuple(
+        Arm(
+            name=name,
+            role={"baseline": "baseline", "speculative": "candidate"}.get(name, "single"),
+            url=clean_url(url, f"--{name}") if url else "",
+            model=settings.model,
+            api_key_env=settings.api_key_env,
+            insecure=settings.insecure,
+        )
+        for name, url in urls.items()
+    )
+    if len({arm.url for arm in arms if arm.url}) < len([arm for arm in arms if arm.url]):
+        raise UsageError(f"Both arms are {arms[0].url}; a comparison needs two servers.")
+    return Prepared(experiment=experiment, arms=arms, world=world, found=found, options=options)
+
+
+def _check_scenario(path: Path) -> None:
+    if path.suffix != ".py":
+        raise UsageError(f"{path} is not a scenario; give a Python file such as scenarios/chat.py.")
+    if not path.is_file():
+        siblings = sorted(str(other) for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        there = f" There are {', '.join(siblings)}." if siblings else ""
+        raise UsageError(f"{path} is not a file.{there}")
+
+
+def _choose(options: Options, experiment: Experiment, environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Return (arm → URL, sentence); no URLs mean the simulated pair."""
+    named = {"baseline": options.baseline, "speculative": options.speculative}
+    if options.server and any(named.values()):
+        raise UsageError("--server tests one server alone; leave it out when --baseline and --speculative are given.")
+    if options.simulated or options.world:
+        if options.server or any(named.values()):
+            raise UsageError("--simulated and --world use the built-in pair; leave out the URLs, or leave these out.")
+        return {}, ""
+    if options.server:
+        return {"server": options.server}, f"One server, {options.server}: nothing is compared."
+    variables = {
+        "baseline": environment.get(BASELINE_VARIABLE, ""),
+        "speculative": environment.get(SPECULATIVE_VARIABLE, ""),
+    }
+    written = {"baseline": experiment.servers.baseline, "speculative": experiment.servers.speculative}
+    for urls, origin, names in (
+        (named, "the command line", ("--baseline", "--speculative")),
+        (variables, "the environment", (BASELINE_VARIABLE, SPECULATIVE_VARIABLE)),
+        (written, f"{options.scenario.stem}.toml", ("servers.baseline", "servers.speculative")),
+    ):
+        given = {name: url for name, url in urls.items() if url}
+        if len(given) == 1:
+            have, lack = names if "baseline" in given else reversed(names)
+            raise UsageError(
+                f"{have} is given and {lack} is not; a comparison needs both (one server alone: --server)."
+            )
+        if given:
+            return given, f"Servers from {origin}: {given['baseline']} and {given['speculative']}."
+    return {}, ""
+
+
+def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Experiment:
+    if simulated:
+        demo = with_assignments(experiment, [a for a in options.assignments if a.startswith("demo.")]).demo
+        experiment = override(experiment, "demo", preset=options.world or demo.preset)
+        experiment = override(experiment, "load", levels=demo.levels, think_time=demo.think_time)
+        experiment = override(experiment, "window", min_s=demo.window_s, max_s=demo.window_s, min_requests=1)
+        experiment = override(experiment, "plan", blocks=demo.blocks)
+        experiment = override(experiment, "generation", max_tokens=demo.max_tokens)
+    experiment = with_assignments(experiment, [a for a in options.assignments if not a.startswith("demo.")])
+    if options.smoke:
+        ladder = experiment.load.levels
+        experiment = override(experiment, "load", levels=tuple(sorted({ladder[0], ladder[-1]})))
+        experiment = override(experiment, "window", min_s=SMOKE_WINDOW_S, max_s=SMOKE_WINDOW_S, min_requests=1)
+        experiment = override(experiment, "plan", blocks=1)
+    if options.levels is not None:
+        experiment = override(experiment, "load", levels=_parsed("--levels", options.levels, _level_list))
+    if options.window is not None:
+        window_s = _parsed("--window", options.window, positive_s)
+        experiment = override(experiment, "window", min_s=window_s, max_s=window_s)
+    if options.blocks is not None:
+        experiment = override(experiment, "plan", blocks=_parsed("--blocks", options.blocks, whole(1, 1000)))
+    return experiment
+
+
+def _level_list(word: str) -> tuple[float, ...]:
+    try:
+        return levels([int(part) for part in word.split(",")])
+    except ValueError as error:
+        allowed = str(error) if "list" in str(error) else "whole numbers"
+        raise ValueError(f"numbers of users with commas between them, such as 1,8,32 ({allowed})") from None
+
+
+def _parsed(option: str, value: object, check: Callable[[Any], Any]) -> Any:
+    try:
+        return check(value)
+    except ValueError as allowed:
+        raise UsageError(f"{option} is {value!r}; it must be {allowed}.") from None

@@ -1,0 +1,163 @@
+"""The Locust user that scenarios derive from: it draws sessions, keeps due times, sends through the stream client."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, cast
+
+import gevent
+from locust import User, constant
+from locust.exception import StopUser
+from locust.user.task import DefaultTaskSet
+
+from loadtest.drive.context import PAUSE_AFTER_FAILURE_S, CellContext, check_source
+from loadtest.drive.openai import body_hash, chat_body, completion_body
+from loadtest.drive.standalone import context_of
+from loadtest.record import Outcome, Request
+from loadtest.workload.sessions import Session, SessionKey
+
+Message = Mapping[str, Any]
+MAX_IDLE_TASKS = 1000
+
+
+class _SeededTasks(DefaultTaskSet):
+    """Chooses the next task by the session's own randomness, so that both arms choose alike."""
+
+    def get_next_task(self) -> Any:
+        if not self.user.tasks:
+            return super().get_next_task()  # type: ignore[no-untyped-call]  # says what is missing
+        return cast(LLMUser, self.user).rng("task").choice(self.user.tasks)
+
+
+class LLMUser(User):
+    """One user of the service: `next_session()` draws a dialogue, `chat()` sends a request and measures its stream.
+
+    Under `loadtest run` every figure goes to the run's records. Under plain `locust` each request fires the events
+    `ttft`, `tpot` and `e2e` (milliseconds), so that Locust's own table and charts live.
+    """
+
+    abstract = True
+    wait_time = constant(0)
+    source: ClassVar[Any] = None  # where next_session() draws from: an object with session(key) → Session
+
+    def __init__(self, environment: Any) -> None:
+        """Take a number and a connection from the environment's cell."""
+        super().__init__(environment)
+        self.cell: CellContext = context_of(environment, type(self))
+        self.number, self._start_s = self.cell.new_user()
+        self._client = self.cell.new_client()
+        self._ready_s = self._start_s
+        self._think_s = 0.0
+        self._pause_s = 0.0  # least pause before the next request, after a failure
+        self._round = 0
+        self._draws = 0
+        self._turn = 0
+        self._idle_tasks = 0
+
+    def start(self, group: Any) -> Any:
+        """Start this user's greenlet: it begins at the user's own time and closes its connection at the end."""
+
+        def run_user(user: LLMUser) -> None:  # Locust reads the user from the greenlet's first argument
+            user._sleep_until(user._start_s)
+            try:
+                user.run()
+            finally:
+                user._client.close()
+
+        self._greenlet = group.spawn(run_user, self)
+        self._group = group
+        return self._greenlet
+
+    @property
+    def _taskset_instance(self) -> Any:
+        return self._tasks
+
+    @_taskset_instance.setter
+    def _taskset_instance(self, _: Any) -> None:  # Locust's run() sets its own, which draws from global randomness
+        self._tasks = _SeededTasks(self)
+
+    def wait(self) -> None:
+        """Count Locust's wait_time as think time, drawn from the session's own randomness."""
+        state = random.getstate()
+        try:
+            random.seed(self.rng("wait").random())
+            self.think(float(self.wait_time()))
+        finally:
+            random.setstate(state)
+        self._idle_tasks += 1
+        if self._idle_tasks > MAX_IDLE_TASKS:
+            raise RuntimeError(f"its tasks ended {MAX_IDLE_TASKS} times without sending a request")
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The key of this user's current dialogue."""
+        return self.cell.session_key(self.number, max(0, self._round - 1))
+
+    def rng(self, purpose: str = "draw") -> random.Random:
+        """Return a generator for the scenario's own draws; equal in both arms, different at each call."""
+        self._draws += 1
+        return self.cell.session_key(self.number, self._round).rng(f"{purpose}-{self._draws}")
+
+    def next_session(self) -> Session:
+        """Draw this user's next dialogue from `--prompts`, or else from the class's `source`."""
+        source = self.cell.source or check_source(self.source)
+        key = self.cell.session_key(self.number, self._round)
+        self._round += 1
+        self._turn = 0
+        self._draws = 0
+        return source.session(key)
+
+    def think(self, seconds: float) -> None:
+        """Pause before the next request: it falls due this much later (times load.think_time)."""
+        self._think_s += max(0.0, seconds) * self.cell.experiment.load.think_time
+
+    def chat(self, messages: Iterable[Message], *, category: str = "", max_tokens: int | None = None) -> Request:
+        """Send a chat request when it falls due, read its stream to the end, and return what was measured.
+
+        Never raises for what the server or the network does: the request's outcome says it.
+        """
+        cell = self.cell
+        generation = cell.experiment.generation
+        body = chat_body(cell.target.model, list(messages), generation, max_tokens or generation.max_tokens, cell.salt,
+                         cell.target.count)  # fmt: skip
+        return self._send("/v1/chat/completions", body, category)
+
+    def complete(self, prompt: str, *, category: str = "", max_tokens: int | None = None) -> Request:
+        """Send a completion request; otherwise like `chat`."""
+        cell = self.cell
+        generation = cell.experiment.generation
+        body = completion_body(cell.target.model, prompt, generation, max_tokens or generation.max_tokens, cell.salt,
+                               cell.target.count)  # fmt: skip
+        return self._send("/v1/completions", body, category)
+
+    def _send(self, path: str, body: bytes, category: str) -> Request:
+        cell = self.cell
+        due_s = self._ready_s + max(self._think_s, self._pause_s)
+        self._think_s = self._pause_s = 0.0
+        self._idle_tasks = 0
+        self._sleep_until(due_s)
+        if not cell.accepting:
+            raise StopUser
+        request = Request(
+            cell=cell.cell.cell, arm=cell.target.name, level=cell.cell.level, block=cell.cell.block,
+            user=self.number, session=self.session_key.number, turn=self._turn, category=category,
+            body_hash=body_hash(body), due_s=due_s,
+        )  # fmt: skip
+        self._turn += 1
+        cell.due(request)
+        try:
+            self._client.stream(path, body, request)
+        finally:  # a killed user's request is kept too, as cancelled
+            if request.end_s != request.end_s:
+                request.end_s = cell.clock.now_s()
+            cell.ended(request)
+        self._ready_s = request.end_s
+        if request.outcome != Outcome.OK:
+            self._pause_s = PAUSE_AFTER_FAILURE_S
+        return request
+
+    def _sleep_until(self, due_s: float) -> None:
+        wait_s = due_s - self.cell.clock.now_s()
+        if wait_s > 0:
+            gevent.sleep(wait_s)

@@ -1,0 +1,229 @@
+"""The answer in few words: tiles for ten seconds, sentences for a minute."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from loadtest.analyse.results import BreakEven, Crossing, Estimate, Finding, Why
+from loadtest.report import words
+from loadtest.report.view import DEPTHS, View, section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A key figure. `tone` is `good`, `bad` or empty."""
+
+    label: str
+    value: str
+    detail: str
+    tone: str = ""
+
+
+def tiles(view: View) -> tuple[Tile, ...]:
+    """Return the key figures of the run, those without data left out."""
+    if view.candidate is None:
+        found = (_peak(view), _latency_range(view), _tail_at_top(view), _errors(view))
+    else:
+        found = (_limit(view), _speedup_range(view), _throughput(view), _ttft(view))
+    return tuple(tile for tile in found if tile is not None)
+
+
+def _tone(estimate: Estimate) -> str:
+    """Colour only what the interval proves: all of it above 1, or all of it below."""
+    if estimate.low is not None and estimate.low > 1:
+        return "good"
+    return "bad" if estimate.high is not None and estimate.high < 1 else ""
+
+
+def _limit(view: View) -> Tile | None:
+    limit = view.judgement.decision.limit
+    if limit is None or not view.levels:
+        return None
+    value, tone = {
+        Crossing.PAYS_UP_TO: (words.load(limit.at.value), "good"),
+        Crossing.PAYS_EVERYWHERE: (f"≥ {words.load(view.levels[-1])}", "good"),
+        Crossing.NEVER_PAYS: ("never", "bad"),
+        Crossing.PAYS_FROM: (f"from {words.load(limit.at.value)}", ""),
+        Crossing.BAND: ("a band", ""),
+    }.get(limit.form, ("open", ""))
+    label = "Pays up to, in users" if limit.form in (Crossing.PAYS_UP_TO, Crossing.PAYS_EVERYWHERE) else "Pays"
+    return Tile(label=label, value=value, detail=limit_detail(limit), tone=tone)
+
+
+def limit_detail(limit: BreakEven) -> str:
+    """Return the interval of a limit and its translation into requests in flight and running."""
+    parts = []
+    if limit.form is Crossing.BAND:
+        parts += [f"{words.load(low)} to {words.load(high)} users" for low, high in limit.regions]
+    if words.known(limit.at.low) or words.known(limit.at.high):
+        parts.append(f"95 % interval {words.load(limit.at.low)} to {words.load(limit.at.high)}")
+    if words.known(limit.in_flight.value):
+        parts.append(f"≈ {words.load(limit.in_flight.value)} in flight")
+    if words.known(limit.running.value):
+        parts.append(f"≈ {words.load(limit.running.value)} running")
+    return ", ".join(parts)
+
+
+def _speedup_range(view: View) -> Tile | None:
+    name = view.decision_metric
+    ends = view.first_and_last(x for x in view.levels if words.known(view.speedup(name, x).ratio.value))
+    if ends is None:
+        return None
+    low, high = (view.speedup(name, level).ratio for level in ends)
+    label = f"Speed-up by {words.metric(name).label}"
+    if ends[0] == ends[1]:
+        return Tile(label=label, value=words.ratio(low.value), detail=f"at {words.level(ends[0])}", tone=_tone(low))
+    detail = f"from {words.level(ends[0])} {_bounds(low)} to {words.level(ends[1])} {_bounds(high)}"
+    tones = {_tone(low), _tone(high)}
+    tone = tones.pop() if len(tones) == 1 else ""
+    return Tile(label=label, value=f"{words.ratio(low.value)} → {words.ratio(high.value)}", detail=detail, tone=tone)
+
+
+def _bounds(estimate: Estimate) -> str:
+    if not (words.known(estimate.low) or words.known(estimate.high)):
+        return "(no interval)"
+    return "[" + ", ".join(words.ratio(bound).removesuffix("×") for bound in (estimate.low, estimate.high)) + "]"
+
+
+def _throughput(view: View) -> Tile | None:
+    name = "output_tokens_per_s"
+    ends = view.first_and_last(x for x in view.levels if words.known(view.speedup(name, x).ratio.value))
+    if ends is None:
+        return None
+    ratio = view.speedup(name, ends[1]).ratio
+    pair = [words.count(view.mean(arm, ends[1], name).value) for arm in (view.candidate or "", view.baseline)]
+    return Tile(
+        label=f"Throughput at {words.level(ends[1])}",
+        value=words.change(ratio.value),
+        detail=f"{pair[0]} against {pair[1]} tokens/s",
+        tone=_tone(ratio),
+    )
+
+
+def _ttft(view: View) -> Tile | None:
+    guards = [g for g in view.judgement.decision.guards if g.name == "ttft" and words.known(g.ratio.value)]
+    if not guards:
+        return None
+    worst = max(guards, key=lambda guard: (guard.ratio.value or 0.0, -guard.level))
+    depth = worst.statistic if worst.statistic in DEPTHS else "p50"
+    pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
+    detail = f"at {words.level(worst.level)}, the worst level"
+    if all(words.known(value) for value in pair):
+        detail += f": {words.time(pair[0])} against {words.time(pair[1])}"
+    broken = [guard.level for guard in guards if guard.finding is Finding.BROKEN]
+    if broken:
+        detail += f"; guard broken at {words.levels(broken)}"
+    label = f"Time to first token, {words.plain(worst.statistic) or 'tail'}"
+    return Tile(label=label, value=words.change(worst.ratio.value), detail=detail, tone="bad" if broken else "")
+
+
+def _peak(view: View) -> Tile | None:
+    name = "output_tokens_per_s"
+    pairs = [(view.mean(view.baseline, level, name).value, level) for level in view.levels]
+    found = [(value, level) for value, level in pairs if value is not None and not math.isnan(value)]
+    if not found:
+        return None
+    value, level = max(found)
+    return Tile(label="Highest throughput", value=f"{words.count(value)} tokens/s", detail=f"at {words.level(level)}")
+
+
+def _latency_range(view: View) -> Tile | None:
+    ends = view.first_and_last(x for x in view.levels if words.known(view.mean(view.baseline, x, "e2e").value))
+    if ends is None:
+        return None
+    low, high = (words.time(view.mean(view.baseline, level, "e2e").value) for level in ends)
+    detail = f"mean at {words.level(ends[0])} and at {words.level(ends[1])}"
+    return Tile(label="End-to-end time", value=f"{low} → {high}", detail=detail)
+
+
+def _tail_at_top(view: View) -> Tile | None:
+    depth = view.deepest("ttft")
+    if not depth:
+        return None
+    ends = view.first_and_last(x for x in view.levels if words.known(view.tail(view.baseline, x, "ttft", depth).value))
+    if ends is None:
+        return None
+    value = words.time(view.tail(view.baseline, ends[1], "ttft", depth).value)
+    return Tile(label=f"Time to first token, {depth}", value=value, detail=f"at {words.level(ends[1])}")
+
+
+def _errors(view: View) -> Tile | None:
+    requests = sum(item.requests for item in view.judgement.arm_levels)
+    failed = sum(item.failed for item in view.judgement.arm_levels)
+    if not requests:
+        return None
+    return Tile(label="Failed requests", value=words.share(failed / requests), detail=f"{failed:,} of {requests:,}",
+                tone="bad" if failed else "")  # fmt: skip
+
+
+def why_sentences(view: View) -> tuple[str, ...]:
+    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends."""
+    entries = [view.why(level) for level in view.levels if _accounted(view.why(level))]
+    if not entries:
+        return ()
+    first, last = entries[0], entries[-1]
+    said = [_accounting(first)]
+    if last is not first:
+        said += [_accounting(last), _cause(first, last)]
+    return tuple(sentence for sentence in said if sentence)
+
+
+def _accounted(why: Why) -> bool:
+    return bool(why.tau_all and why.step_ratio and why.decode_speedup)
+
+
+def _accounting(why: Why) -> str:
+    return (
+        f"At {words.level(why.level)} a step brings {words.count(why.tau_all)} tokens and takes"
+        f" {words.ratio(why.step_ratio)} as long as without speculation:"
+        f" decoding runs at {words.ratio(why.decode_speedup)}."
+    )
+
+
+def _cause(first: Why, last: Why) -> str:
+    tau = abs(math.log((last.tau_all or 1) / (first.tau_all or 1)))
+    step = abs(math.log((last.step_ratio or 1) / (first.step_ratio or 1)))
+    if max(tau, step) < 0.05:
+        return "Neither changes with load by more than 5 %."
+    if step > 2 * tau:
+        return "What changes with load is the cost of a step, not the acceptance of drafts."
+    if tau > 2 * step:
+        return "What changes with load is the number of accepted tokens, not the cost of a step."
+    return "Both the cost of a step and the number of accepted tokens change with load."
+
+
+def rule(view: View) -> str:
+    """Say what 'pays' means in this run."""
+    if view.candidate is None:
+        return ""
+    metric, gain = words.metric(view.decision_metric), view.threshold - 1
+    margins = section(view.run, "experiment", "decision")
+    said = f"A level pays when the whole 95 % interval of the speed-up by {metric.label} is above {words.ratio(1 + gain)}"
+    said += " and no guard is proven broken."
+    ttft, on_time = margins.get("ttft_margin"), margins.get("on_time_margin")
+    if isinstance(ttft, int | float) and isinstance(on_time, int | float):
+        said += f" Guards: the tail of the time to first token at most {words.share(float(ttft))} above the baseline's,"
+        said += f" tokens on time at most {words.share(float(on_time))} lower, failed requests not more."
+    return said
+
+
+def certainty(view: View) -> str:
+    """Say on how much measuring the answer rests."""
+    cells = view.judgement.cells
+    requests = sum(item.requests for item in view.judgement.arm_levels)
+    failed = sum(item.failed for item in view.judgement.arm_levels)
+    blocks = len({cell.block for cell in cells})
+    valid = sum(cell.valid for cell in cells)
+    parts = [
+        _many(len(view.levels), "level"),
+        _many(blocks, "block"),
+        f"{valid:,} of {_many(len(cells), 'cell')} valid",
+        _many(requests, "request"),
+        f"{failed:,} failed",
+    ]
+    return ", ".join(parts) + ". Intervals are 95 % intervals over blocks; a block visits every arm at a level."
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

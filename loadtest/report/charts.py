@@ -1,0 +1,19 @@
+"""The charts of the page, in page order. A chart is a function from the run to a Chart, or None without data.
+
+Its title states what was found, in figures of this run. To add one, write the function and name it in CHARTS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loadtest.analyse.results import Judgement
+from loadtest.report.charts_latency import chunk_gap, e2e, throughput, token_gap, tpot, ttft
+from loadtest.report.charts_speedup import metrics, speedup
+from loadtest.report.charts_why import drift, steps, survival
+from loadtest.report.figures import Chart
+
+CHARTS: tuple[Callable[[Mapping[str, Any], Judgement], Chart | None], ...] = (
+    speedup, metrics, throughput, ttft, e2e, tpot, token_gap, chunk_gap, steps, survival, drift,
+)  # fmt: skip

@@ -1,0 +1,143 @@
+"""Charts of the answer: the deciding metric's speed-up over load, and where the metrics disagree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from loadtest.analyse.results import Crossing, Judgement
+from loadtest.report import words
+from loadtest.report.figures import (
+    AMBER,
+    BLUE,
+    GREEN,
+    LOAD,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Chart,
+    Points,
+    Style,
+    band,
+    canvas,
+    level_line,
+    listed,
+    load_axis,
+    series,
+    shade,
+)
+from loadtest.report.view import View
+
+
+def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """The deciding metric's speed-up over load, with its band, the blocks and the limit."""
+    view = View(run=run, judgement=judgement)
+    name, metric = view.decision_metric, words.metric(view.decision_metric)
+    points = [(level, view.speedup(name, level).ratio) for level in view.levels]
+    points = [(level, ratio) for level, ratio in points if words.known(ratio.value)]
+    if not points:
+        return None
+    title = _speedup_title(view, points)
+    figure = canvas(title, x_title=LOAD, y_title=f"speed-up by {metric.label}, ratio")
+    load_axis(figure, view.levels)
+    _shade_limit(figure, view)
+    level_line(figure, 1.0, "no change", dash="solid")
+    if view.threshold != 1:
+        level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}")
+    band(figure, VERMILLION, points)
+    _blocks(figure, view, name)
+    series(
+        figure, Style(name="speed-up, mean and 95 % interval", colour=VERMILLION, shape="diamond"), points, words.ratio
+    )
+    rows = [
+        (words.level(level), words.interval(ratio, words.ratio), view.verdict(level),
+         ", ".join(words.ratio(block) for block in view.speedup(name, level).blocks) or words.MISSING)
+        for level, ratio in points
+    ]  # fmt: skip
+    return Chart(
+        key="speedup", part="load", figure=figure,
+        alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
+        note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time.",
+        columns=("load", "speed-up, 95 % interval", "verdict", "blocks"), rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _speedup_title(view: View, points: Points) -> str:
+    (first, low), (last, high) = points[0], points[-1]
+    said = f"Speculation is {words.ratio(low.value)} as fast at {words.level(first)}"
+    if first != last:
+        said += f" and {words.ratio(high.value)} at {words.level(last)}"
+    even = view.judgement.decision.break_even
+    if even and even.form is Crossing.PAYS_UP_TO and words.known(even.at.value):
+        said += f"; break-even at {words.interval(even.at, words.load)} users"
+    return said
+
+
+def _shade_limit(figure: Any, view: View) -> None:
+    decision, edges = view.judgement.decision, (min(view.levels), max(view.levels))
+    pairs = ((decision.limit, "limit", "x"), (decision.break_even, "break-even", "circle-open"))
+    for found, word, symbol in pairs:
+        if found is None or found.at.value is None or not math.isfinite(found.at.value):
+            continue
+        low, high = (
+            min(max(bound, edges[0]), edges[1]) if bound is not None and math.isfinite(bound) else edge
+            for bound, edge in zip((found.at.low, found.at.high), edges, strict=True)
+        )
+        if word == "limit":
+            shade(figure, low, high, "limit, 95 %")
+        figure.add_scatter(
+            x=[found.at.value], y=[found.threshold], mode="markers",
+            name=f"{word} {words.interval(found.at, words.load)}",
+            marker={"symbol": symbol, "size": 11, "color": BLUE, "line": {"width": 2}},
+            hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.interval(found.at, words.load)} users"],
+            hoverinfo="text",
+            error_x={"type": "data", "symmetric": False, "array": [max(0.0, high - found.at.value)],
+                     "arrayminus": [max(0.0, found.at.value - low)], "color": BLUE, "thickness": 1.5},
+        )  # fmt: skip
+
+
+def _blocks(figure: Any, view: View, name: str) -> None:
+    dots = [
+        (level, ratio) for level in view.levels for ratio in view.speedup(name, level).blocks if math.isfinite(ratio)
+    ]
+    if dots:
+        figure.add_scatter(
+            x=[level for level, _ in dots], y=[ratio for _, ratio in dots], mode="markers", name="single blocks",
+            marker={"size": 5, "color": VERMILLION, "opacity": 0.45}, hoverinfo="skip",
+        )  # fmt: skip
+
+
+def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Every metric's speed-up over load: where they disagree."""
+    view = View(run=run, judgement=judgement)
+    names = [name for name in view.metrics_compared() if words.metric(name).better and _drawn(view, name)]
+    if len(names) < 2:
+        return None
+    top = max(level for name in names for level in view.levels if words.known(view.speedup(name, level).ratio.value))
+    at_top = [(words.metric(name).short, view.speedup(name, top).ratio) for name in names]
+    better = [short for short, ratio in at_top if words.known(ratio.low) and (ratio.low or 0) > 1]
+    worse = [short for short, ratio in at_top if words.known(ratio.high) and (ratio.high or 2) < 1]
+    title = f"At {words.level(top)} better by {listed(better)}, worse by {listed(worse)}"
+    figure = canvas(title, x_title=LOAD, y_title="speed-up, ratio")
+    load_axis(figure, view.levels)
+    level_line(figure, 1.0, "no change", dash="solid")
+    colours, shapes = (VERMILLION, GREEN, PURPLE, AMBER, SKY, BLUE), ("diamond", "circle", "square", "triangle-up", "x")
+    for place, name in enumerate(names[:6]):
+        style = Style(name=words.metric(name).short, colour=colours[place], shape=shapes[place % len(shapes)],
+                      shift=place - len(names) // 2)  # fmt: skip
+        series(figure, style, [(level, view.speedup(name, level).ratio) for level in view.levels], words.ratio)
+    rows = [
+        (words.level(level), *(words.interval(view.speedup(name, level).ratio, words.ratio) for name in names))
+        for level in view.levels
+    ]
+    return Chart(
+        key="metrics", part="load", figure=figure,
+        alt=f"Line chart of the speed-up by {len(names)} metrics over load. {title}.",
+        note="Each metric is turned so that above 1 is better with speculation. They answer different questions.",
+        columns=("load", *(words.metric(name).short for name in names)), rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _drawn(view: View, name: str) -> bool:
+    return any(words.known(view.speedup(name, level).ratio.value) for level in view.levels)

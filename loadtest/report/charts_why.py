@@ -1,0 +1,171 @@
+"""Charts of causes and of trust: tokens per step against the length of a step, acceptance by slot, drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from loadtest.analyse.results import CellView, Estimate, Judgement
+from loadtest.report import words
+from loadtest.report.figures import (
+    AMBER,
+    GREEN,
+    LOAD,
+    PURPLE,
+    SKY,
+    Chart,
+    Style,
+    arm_style,
+    canvas,
+    label,
+    level_line,
+    load_axis,
+    series,
+)
+from loadtest.report.view import View
+
+
+def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Tokens per step against the step-time ratio over load: decoding pays while the first is above the second."""
+    view = View(run=run, judgement=judgement)
+    entries = [view.why(level) for level in view.levels]
+    tau = [(why.level, Estimate(value=why.tau_all)) for why in entries if words.known(why.tau_all)]
+    cost = [(why.level, Estimate(value=why.step_ratio)) for why in entries if words.known(why.step_ratio)]
+    if not tau or not cost:
+        return None
+    title = _steps_title(dict(tau), dict(cost))
+    figure = canvas(title, x_title=LOAD, y_title="tokens per step, and ratio of step times")
+    load_axis(figure, view.levels)
+    figure.update_yaxes(rangemode="tozero")
+    series(figure, Style(name="tokens per step τ", colour=GREEN), tau, words.count)
+    series(
+        figure,
+        Style(name="step time, candidate ÷ baseline", colour=PURPLE, shape="square", dash="dash"),
+        cost,
+        words.ratio,
+    )
+    rows = tuple(
+        (words.level(why.level), words.count(why.tau_all), words.ratio(why.step_ratio), words.ratio(why.decode_speedup),
+         words.count(why.tau_needed))
+        for why in entries
+    )  # fmt: skip
+    return Chart(
+        key="steps", part="why", figure=figure,
+        alt=f"Two lines over load: tokens per step, and ratio of step times. {title}.",
+        note="Decoding is faster while τ, what a step brings, is above the ratio of step times, what it costs.",
+        columns=("load", "tokens per step τ", "step time ratio", "decode speed-up", "τ needed"), rows=rows,
+    )  # fmt: skip
+
+
+def _steps_title(tau: Mapping[float, Estimate], cost: Mapping[float, Estimate]) -> str:
+    shared = sorted(tau.keys() & cost.keys())
+    if not shared:
+        return "Tokens per step and step times were not measured at the same level"
+    gains = [(level, (tau[level].value or 0.0), (cost[level].value or 0.0)) for level in shared]
+    lost = [level for level, brings, costs in gains if brings <= costs]
+    last, brings, costs = gains[-1]
+    at_top = (
+        f"at {words.level(last)} a step brings {words.count(brings)} tokens and costs {words.ratio(costs)} the time"
+    )
+    if not lost:
+        return f"Decoding pays at every tested load: {at_top}"
+    if len(lost) == len(shared):
+        return f"Decoding pays at no tested load: {at_top}"
+    return f"Decoding stops paying by {words.level(lost[0])}: {at_top}"
+
+
+def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Share of drafts accepted up to each slot, by level."""
+    view = View(run=run, judgement=judgement)
+    entries = [view.why(level) for level in view.levels if view.why(level).survival]
+    if not entries:
+        return None
+    width = max(len(why.survival) for why in entries)
+    title = _survival_title([(why.level, why.survival) for why in entries])
+    figure = canvas(title, x_title="draft slot j, tokens", y_title="share of drafts accepted up to slot j, %")
+    figure.update_xaxes(tickvals=list(range(1, width + 1)), range=[0.7, width + 0.3])
+    figure.update_yaxes(range=[0, 102])
+    picked = entries if len(entries) <= 4 else [entries[round(i * (len(entries) - 1) / 3)] for i in range(4)]
+    looks = (
+        (SKY, "circle", "dot"),
+        (GREEN, "square", "dash"),
+        (AMBER, "triangle-up", "dashdot"),
+        (PURPLE, "diamond", "solid"),
+    )
+    for why, (colour, shape, dash) in zip(picked, looks, strict=False):
+        figure.add_scatter(
+            x=list(range(1, len(why.survival) + 1)), y=[100 * value for value in why.survival], mode="lines+markers",
+            name=words.level(why.level), line={"color": colour, "dash": dash, "width": 2},
+            marker={"symbol": shape, "size": 8},
+            hovertext=[f"{words.level(why.level)}, slot {j}: {words.share(v)}" for j, v in enumerate(why.survival, 1)],
+            hoverinfo="text",
+        )  # fmt: skip
+    rows = tuple(
+        (words.level(why.level), *map(words.share, why.survival), *[words.MISSING] * (width - len(why.survival)))
+        for why in entries
+    )
+    return Chart(
+        key="survival", part="why", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
+        note="Acceptance belongs to model and text, not to load. A mean hides late slots that never pay.",
+        columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,
+    )  # fmt: skip
+
+
+def _survival_title(entries: list[tuple[float, tuple[float, ...]]]) -> str:
+    level, top = entries[-1]
+    said = f"At {words.level(level)} the first drafted token survives in {words.share(top[0])} of drafts"
+    if len(top) > 1:
+        said += f", the last of {len(top)} in {words.share(top[-1])}"
+    firsts = [values[0] for _, values in entries]
+    spread = max(firsts) - min(firsts)
+    if len(entries) > 1:
+        said += f"; over load the first varies by {spread * 100:.1f} points"
+    return said
+
+
+def drift(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Each cell's mean end-to-end time against its arm's mean at that level, over the run: drift shows as a slope."""
+    cells = [
+        c
+        for c in judgement.cells
+        if c.valid and c.e2e_mean_s and math.isfinite(c.e2e_mean_s) and c.opened_s is not None
+    ]
+    groups: dict[tuple[str, float], list[CellView]] = {}
+    for cell in cells:
+        groups.setdefault((cell.arm, cell.level), []).append(cell)
+    points = [
+        (cell, (cell.e2e_mean_s or 0.0) / (sum(c.e2e_mean_s or 0.0 for c in group) / len(group)) * 100 - 100)
+        for group in groups.values() if len(group) > 1 for cell in group
+    ]  # fmt: skip
+    if not points:
+        return None
+    points.sort(key=lambda point: point[0].cell)
+    widest = max(abs(percent) for _, percent in points)
+    lasted = max((cell.closed_s or cell.opened_s or 0.0) for cell in cells) - min(
+        cell.opened_s or 0.0 for cell in cells
+    )
+    title = f"Over {words.minutes(lasted)} cells stay within ±{widest:.1f} % of the mean of their arm and level"
+    figure = canvas(
+        title, x_title="time since the start of the run, min", y_title="cell ÷ mean of its arm and level, %"
+    )
+    level_line(figure, 0.0, "", dash="solid")
+    for arm in judgement.arms:
+        mine = [(cell, percent) for cell, percent in points if cell.arm == arm]
+        style = arm_style(judgement.arms, arm)
+        figure.add_scatter(
+            x=[(cell.opened_s or 0.0) / 60 for cell, _ in mine], y=[percent for _, percent in mine], mode="markers",
+            name=label(arm), marker={"color": style.colour, "symbol": style.shape, "size": 8},
+            hovertext=[f"{label(arm)}, {words.level(c.level)}, block {c.block + 1}: {p:+.1f} %" for c, p in mine],
+            hoverinfo="text",
+        )  # fmt: skip
+    rows = tuple(
+        (str(cell.cell), words.plain(cell.arm), words.level(cell.level), str(cell.block + 1),
+         words.minutes(cell.opened_s), f"{percent:+.1f} %".replace("-", "−"))
+        for cell, percent in points
+    )  # fmt: skip
+    return Chart(
+        key="drift", part="cells", figure=figure, alt=f"Scatter of cells over the time of the run. {title}.",
+        note="A slope would be drift of a server or of the machine; it cancels only where the arms alternate.",
+        columns=("cell", "arm", "load", "block", "window opened after", "end-to-end time against its mean"), rows=rows,
+    )  # fmt: skip

@@ -1,0 +1,156 @@
+"""The run header (run.json) for a reader: what must be said at the top, and the protocol as rows.
+
+Known keys get their place; every other key is shown as well, so that nothing in the header is left out of the page.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loadtest.analyse.results import Answer
+from loadtest.errors import ExitCode
+from loadtest.report import words
+from loadtest.report.view import View
+
+ROWS = 300  # of one group; the rest stands in run.json
+GROUPS = {
+    "experiment": "Experiment: everything sent and asked for",
+    "arms": "Servers under test",
+    "calibration": "Client: calibration against the built-in null server",
+    "client": "Client",
+    "host": "Client machine",
+    "versions": "Versions",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """One line at the top of every form of the report. `tone` is `alarm` or `note`."""
+
+    word: str
+    text: str
+    tone: str
+
+
+def banners(view: View) -> tuple[Banner, ...]:
+    """Return what a reader must know before any figure."""
+    run, answer = view.run, view.judgement.decision.answer
+    code = view.judgement.decision.exit_code
+    smoke = bool(run.get("smoke"))
+    unvaried = bool(view.candidate) and not simulated(run) and starts(run) <= 1
+    said = (
+        (simulated(run), "Simulated", "note", "These figures describe a model, not anyone's hardware."),
+        (answer is Answer.INVALID, "Invalid", "alarm", "This run cannot be judged. Use none of its figures."),
+        (interrupted(run) or code == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
+        (smoke, "Smoke run", "note", "It shows that the pieces work together and proves nothing."),
+        (answer is Answer.MEASURED and not smoke, "Measured only", "note", "Nothing was judged."),
+        (unvaried, "One start each", "note", "Variation between starts and GPUs is not in these intervals."),
+    )
+    return tuple(Banner(word=word, tone=tone, text=text) for applies, word, tone, text in said if applies)
+
+
+def interrupted(run: Mapping[str, Any]) -> bool:
+    """Say whether the run was stopped before its plan was done."""
+    return run.get("state") == "interrupted"
+
+
+def simulated(run: Mapping[str, Any]) -> bool:
+    """Say whether the figures come from the simulated pair."""
+    return bool(run.get("simulated"))
+
+
+def starts(run: Mapping[str, Any]) -> int:
+    """Return how often each server was started within the run; 1 when the header does not say."""
+    value = run.get("starts", 1)
+    return value if isinstance(value, int) else 1
+
+
+def scenario(run: Mapping[str, Any]) -> str:
+    """Return the scenario's name, or the empty string."""
+    value = run.get("scenario", "")
+    if isinstance(value, Mapping):
+        value = value.get("name") or value.get("path") or ""
+    return words.plain(value)
+
+
+def started(run: Mapping[str, Any]) -> str:
+    """Return the wall-clock time of the start as the header writes it, or the empty string."""
+    return words.plain(next((run[key] for key in ("started", "started_utc", "started_at") if run.get(key)), ""), 60)
+
+
+def servers(view: View) -> tuple[tuple[str, str], ...]:
+    """Return each arm's name with its server: model, method and URL, as far as the header says."""
+    tables = view.run.get("arms")
+    if isinstance(tables, Mapping):
+        tables = [{"name": name} | (dict(table) if isinstance(table, Mapping) else {}) for name, table in tables.items()]
+    rows = [table for table in tables or () if isinstance(table, Mapping)] if isinstance(tables, list | tuple) else []
+    known = {str(row.get("name", row.get("arm", ""))): row for row in rows}
+    found = []
+    for name in view.judgement.arms:
+        row = known.get(name, {})
+        identity = row.get("identity")
+        merged = (dict(identity) if isinstance(identity, Mapping) else {}) | {k: v for k, v in row.items() if v}
+        parts = [merged.get(key) for key in ("model", "method", "url")]
+        found.append((words.plain(name, 80), ", ".join(words.plain(part, 200) for part in parts if part)))
+    return tuple(found)
+
+
+def command(run: Mapping[str, Any]) -> str:
+    """Return the command that repeats the run, ready for a shell; empty when the header has none."""
+    value = run.get("command", "")
+    return words.plain(shlex.join(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A titled table of names and values."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    left_out: int = 0
+
+
+def protocol(run: Mapping[str, Any]) -> tuple[Group, ...]:
+    """Return the whole header as groups of rows: single values first, then each table."""
+    shown = {key: value for key, value in run.items() if key != "command"}
+    tables = {key: value for key, value in shown.items() if isinstance(value, Mapping | list | tuple)}
+    single = {key: value for key, value in shown.items() if key not in tables}
+    groups = [_group("Run", single)] if single else []
+    order = [key for key in GROUPS if key in tables] + sorted(key for key in tables if key not in GROUPS)
+    return tuple(groups + [_group(GROUPS.get(key, _name(key)), tables[key]) for key in order])
+
+
+def _group(title: str, values: Any) -> Group:
+    rows = list(_rows("", values, depth=0))
+    return Group(title=title, rows=tuple(rows[:ROWS]), left_out=max(0, len(rows) - ROWS))
+
+
+def _name(key: object) -> str:
+    return words.plain(key, 200).replace("_", " ").capitalize()
+
+
+def _rows(name: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if depth < 12 and isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _rows(f"{name}.{words.plain(key, 200)}" if name else words.plain(key, 200), item, depth + 1)
+    elif depth < 12 and isinstance(value, list | tuple) and any(isinstance(item, Mapping | list) for item in value):
+        for position, item in enumerate(value):
+            label = item.get("name", position) if isinstance(item, Mapping) else position
+            yield from _rows(f"{name}.{words.plain(label, 200)}" if name else words.plain(label, 200), item, depth + 1)
+    else:
+        yield name, _value(value)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return words.MISSING
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_value(item) for item in value) or words.MISSING
+    return words.plain(value)

@@ -1,0 +1,207 @@
+"""The tables of the page: rows of text, in the reader's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loadtest.analyse.results import CellView, Estimate, Guard
+from loadtest.report import words
+from loadtest.report.view import View
+
+Row = tuple[str, ...]
+INTER_TOKEN = ("tpot", "token_gap", "chunk_gap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; the first `heads` columns of each row name it."""
+
+    name: str
+    columns: Row
+    rows: tuple[Row, ...]
+    heads: int = 1
+
+
+def levels(view: View) -> Table:
+    """Return both arms at every level, with the speed-up beside the candidate."""
+    depth = view.deepest("ttft") or "p90"
+    tail = f"TTFT {depth}" if depth != "p50" else "TTFT p90"
+    short = words.metric(view.decision_metric).short
+    columns = ("load", "arm", "in flight", "running", "requests", "failed", "TTFT p50", tail, "TPOT mean", "E2E mean", "tokens/s")
+    compared = (f"speed-up by {short}, 95 %", "verdict") if view.candidate else ()
+    rows = []
+    for level in view.levels:
+        for arm in view.judgement.arms:
+            row = _arm_row(view, arm, level, depth if depth != "p50" else "p90")
+            if view.candidate:
+                ratio = words.interval(view.speedup(view.decision_metric, level).ratio, words.ratio)
+                row += (ratio, view.verdict(level)) if arm == view.candidate else ("", "")
+            rows.append(row)
+    return Table(name="Both arms by level" if view.candidate else "By level", columns=columns + compared, rows=tuple(rows), heads=2)
+
+
+def _arm_row(view: View, arm: str, level: float, depth: str) -> Row:
+    at = view.at(arm, level)
+    return (
+        words.level(level), words.plain(arm), words.count(_one_digit(at.in_flight)), words.count(_one_digit(at.running)),
+        words.count(at.requests), words.count(at.failed),
+        words.time(view.tail(arm, level, "ttft", "p50").value), words.time(view.tail(arm, level, "ttft", depth).value),
+        words.time(view.mean(arm, level, "tpot").value), words.time(view.mean(arm, level, "e2e").value),
+        words.count(_whole(view.mean(arm, level, "output_tokens_per_s").value)),
+    )  # fmt: skip
+
+
+def _one_digit(value: float | None) -> float | None:
+    return value if value is None else round(value, 1)
+
+
+def _whole(value: float | None) -> float | None:
+    return value if value is None or not words.known(value) or abs(value) < 100 or value == float("inf") else round(value)
+
+
+def break_evens(view: View) -> Table:
+    """Return where each metric's speed-up is 1, and the limit of the decision."""
+    decision = view.judgement.decision
+    found = [("limit of the decision", decision.limit)] if decision.limit else []
+    found += [(words.metric(item.metric).label, item) for item in view.judgement.break_evens]
+    rows = tuple(
+        (name, words.ratio(item.threshold), words.CROSSINGS[item.form], words.interval(item.at, words.load),
+         words.interval(item.in_flight, words.load), words.interval(item.running, words.load), words.plain(item.sentence))
+        for name, item in found if item is not None
+    )  # fmt: skip
+    columns = ("metric", "speed-up", "form", "load, 95 %", "in flight", "running", "in words")
+    return Table(name="Limit and break-even of every metric", columns=columns, rows=rows)
+
+
+def guards(view: View) -> Table:
+    """Return every guard at every level."""
+    rows = tuple(
+        (words.level(guard.level), words.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
+         _guard_figure(guard), words.FINDINGS[guard.finding], words.plain(guard.sentence))
+        for guard in view.judgement.decision.guards
+    )  # fmt: skip
+    columns = ("load", "guard", "statistic", "candidate against baseline, 95 %", "finding", "in words")
+    return Table(name="Guards: what must not get worse", columns=columns, rows=rows, heads=2)
+
+
+def _guard_figure(guard: Guard) -> str:
+    return words.interval(guard.ratio, words.ratio if guard.name == "ttft" else words.points)
+
+
+def pairs(view: View) -> Table:
+    """Return the same request on both servers, by level: descriptive, since requests of a cell share batches."""
+    judgement = view.judgement
+    rows = tuple(
+        (words.level(level), words.ratio(judgement.median_pair.get(level)), words.share(judgement.slower_share.get(level)))
+        for level in view.levels
+        if level in judgement.median_pair or level in judgement.slower_share
+    )
+    columns = ("load", "median speed-up of paired requests", "requests slower by over 10 %")
+    return Table(name="The same request on both servers", columns=columns, rows=rows)
+
+
+def inter_token(view: View) -> Table:
+    """Return the three inter-token latencies of each arm at every level, middle and tail."""
+    depths = {name: view.deepest(name) for name in INTER_TOKEN}
+    columns = ["load", "arm"]
+    for name in INTER_TOKEN:
+        columns += [f"{words.metric(name).short} {statistic}" for statistic in _statistics(depths[name])]
+    rows = []
+    for level in view.levels:
+        for arm in view.judgement.arms:
+            figures = [
+                words.time(_statistic(view, arm, level, name, statistic).value)
+                for name in INTER_TOKEN
+                for statistic in _statistics(depths[name])
+            ]
+            carried = words.count(view.mean(arm, level, "tokens_per_chunk").value)
+            rows.append((words.level(level), words.plain(arm), *figures, carried))
+    return Table(name="Inter-token latency by level", columns=(*columns, "tokens/chunk"), rows=tuple(rows), heads=2)
+
+
+def _statistics(depth: str) -> tuple[str, ...]:
+    return ("mean", "p50", depth) if depth and depth != "p50" else ("mean", "p50")
+
+
+def _statistic(view: View, arm: str, level: float, name: str, statistic: str) -> Estimate:
+    return view.mean(arm, level, name) if statistic == "mean" else view.tail(arm, level, name, statistic)
+
+
+def why(view: View) -> Table:
+    """Return the decode accounting of every level."""
+    entries = [view.why(level) for level in view.levels]
+    rows = tuple(
+        (words.level(w.level), words.count(w.tau_all_baseline), words.count(w.tau_all), words.count(w.tau_drafting),
+         words.time(w.step_baseline_s), words.time(w.step_candidate_s), words.ratio(w.step_ratio),
+         words.ratio(w.decode_speedup), words.count(w.tau_needed), words.share(w.acceptance_ratio),
+         words.count(w.drafted_per_step), words.count(_one_digit(w.running_baseline)),
+         words.count(_one_digit(w.running_candidate)), words.share(w.edge_error_ratio))
+        for w in entries
+    )  # fmt: skip
+    columns = (
+        "load", "τ baseline", "τ all steps", "τ drafting steps", "step baseline", "step candidate", "step ratio",
+        "decode speed-up", "τ needed", "accepted ÷ drafted", "drafted per step", "running baseline",
+        "running candidate", "edge error",
+    )  # fmt: skip
+    return Table(name="Decode accounting by level", columns=columns, rows=rows if view.judgement.why else ())
+
+
+def outcomes(view: View) -> Table:
+    """Return how requests ended, and why answers stopped."""
+    rows = tuple(
+        (words.level(at.level), words.plain(at.arm), words.count(at.requests), _tally(at.outcomes), _tally(at.finish_reasons))
+        for level in view.levels
+        for at in (view.at(arm, level) for arm in view.judgement.arms)
+    )
+    columns = ("load", "arm", "requests due", "outcomes", "finish reasons")
+    return Table(name="How requests ended", columns=columns, rows=rows, heads=2)
+
+
+def _tally(counts: dict[str, int]) -> str:
+    return ", ".join(f"{words.plain(name, 80)} {number:,}" for name, number in sorted(counts.items())) or words.MISSING
+
+
+def comparability(view: View) -> Table:
+    """Return what is known of the two servers, differences first."""
+    rank = {"violation": 0, "unknown": 1, "consequence": 2, "expected": 3, "equal": 4}
+    ordered = sorted(view.judgement.comparability, key=lambda line: rank.get(line.kind, 1))
+    rows = tuple(
+        (words.plain(line.item), words.plain(line.kind), words.plain(line.baseline) or words.MISSING,
+         words.plain(line.candidate) or words.MISSING, words.plain(line.source))
+        for line in ordered
+    )  # fmt: skip
+    return Table(name="Comparability", columns=("item", "difference", "baseline", "candidate", "source"), rows=rows)
+
+
+def cells(view: View, *, marked_only: bool = False) -> Table:
+    """Return the cells with their quality marks, in running order."""
+    chosen = [cell for cell in view.judgement.cells if not marked_only or cell.marks or not cell.valid]
+    columns = (
+        "cell", "arm", "load", "block", "state", "marks", "window", "requests", "failed", "in flight", "tokens/s", "TTFT p50",
+        "E2E mean", "late sends p99", "client CPU", "timer lag p99", "coalesced", "tokens client / server",
+        "requests client / server",
+    )  # fmt: skip
+    name = "Cells that are invalid or carry a mark" if marked_only else "All cells, in running order"
+    return Table(name=name, columns=columns, rows=tuple(_cell(cell) for cell in chosen))
+
+
+def _cell(cell: CellView) -> Row:
+    return (
+        str(cell.cell), words.plain(cell.arm), words.level(cell.level), str(cell.block + 1),
+        "valid" if cell.valid else "invalid", " ".join(words.plain(mark, 300) for mark in cell.marks) or words.MISSING,
+        words.time(cell.window_s), words.count(cell.requests), words.count(cell.failed),
+        words.count(_one_digit(cell.in_flight)), words.count(_whole(cell.output_tokens_per_s)),
+        words.time(cell.ttft_p50_s), words.time(cell.e2e_mean_s), words.time(cell.lateness_p99_s),
+        words.share(cell.cpu_ratio), words.time(cell.hub_lag_p99_s), words.share(cell.coalesced_ratio),
+        f"{words.count(cell.tokens_client)} / {words.count(cell.tokens_server)}",
+        f"{words.count(cell.requests_client)} / {words.count(cell.requests_server)}",
+    )  # fmt: skip
+
+
+def definitions() -> Table:
+    """Return the metrics as they are defined."""
+    rows = tuple(
+        (item.label, item.short, {"share": "0 to 100 %"}.get(item.unit, item.unit), item.better or words.MISSING, item.definition)
+        for item in words.METRICS.values()
+    )
+    return Table(name="Metrics", columns=("metric", "short", "unit", "better", "definition"), rows=rows)

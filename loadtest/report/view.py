@@ -1,0 +1,135 @@
+"""A judgement and its run header, laid out for reading: lookups by arm, level and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Tail, Why
+from loadtest.report import words
+
+DEPTHS = ("p50", "p90", "p95", "p99")
+VERDICTS = {
+    "pays": "the whole interval is beyond the least gain and no guard is broken",
+    "too little": "the whole interval is below the least gain",
+    "slower": "the whole interval is below 1",
+    "guard broken": "beyond the least gain, and a guard is proven broken",
+    "cannot tell": "the interval holds the least gain, or a guard has no data",
+    "no data": "no speed-up was measured",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the report reads from; built by every part that draws, and cheap to build."""
+
+    run: Mapping[str, Any]
+    judgement: Judgement
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Tested levels, ascending."""
+        return tuple(sorted(self.judgement.levels))
+
+    @property
+    def baseline(self) -> str:
+        """Name of the first arm, or of the only one; empty when the run has none."""
+        return self.judgement.arms[0] if self.judgement.arms else ""
+
+    @property
+    def candidate(self) -> str | None:
+        """Name of the arm under comparison; None in a run of one arm."""
+        return self.judgement.arms[1] if len(self.judgement.arms) > 1 else None
+
+    @cached_property
+    def _arm_levels(self) -> dict[tuple[str, float], ArmLevel]:
+        return {(item.arm, item.level): item for item in self.judgement.arm_levels}
+
+    @cached_property
+    def _speedups(self) -> dict[tuple[str, float], Speedup]:
+        return {(item.metric, item.level): item for item in self.judgement.speedups}
+
+    @cached_property
+    def _why(self) -> dict[float, Why]:
+        return {item.level: item for item in self.judgement.why}
+
+    def at(self, arm: str, level: float) -> ArmLevel:
+        """Return an arm at a level; without data an empty one."""
+        return self._arm_levels.get((arm, level)) or ArmLevel(arm=arm, level=level, requests=0, failed=0)
+
+    def mean(self, arm: str, level: float, metric: str) -> Estimate:
+        """Return the mean of a metric over blocks; without data an empty estimate."""
+        return self.at(arm, level).means.get(metric, Estimate())
+
+    def tail(self, arm: str, level: float, metric: str, depth: str) -> Estimate:
+        """Return one percentile (`p50` … `p99`) of a latency metric; without data an empty estimate."""
+        found: Estimate = getattr(self.at(arm, level).tails.get(metric) or Tail(metric=metric), depth)
+        return found
+
+    def speedup(self, metric: str, level: float) -> Speedup:
+        """Return the speed-up by a metric at a level; without data an empty one."""
+        return self._speedups.get((metric, level)) or Speedup(metric=metric, level=level, ratio=Estimate())
+
+    def why(self, level: float) -> Why:
+        """Return the decode accounting of a level; without data an empty one."""
+        return self._why.get(level) or Why(level=level)
+
+    def guards(self, level: float) -> tuple[Guard, ...]:
+        """Return the guards of a level."""
+        return tuple(guard for guard in self.judgement.decision.guards if guard.level == level)
+
+    def deepest(self, metric: str) -> str:
+        """Return the deepest percentile that every arm and level with a bound has, or the empty string."""
+        tails = (item.tails.get(metric) for item in self.judgement.arm_levels)
+        depths = [DEPTHS.index(tail.deepest) for tail in tails if tail is not None and tail.deepest in DEPTHS]
+        return DEPTHS[min(depths)] if depths else ""
+
+    def metrics_compared(self) -> tuple[str, ...]:
+        """Return the metrics that have a speed-up anywhere, the deciding one first."""
+        names = {item.metric for item in self.judgement.speedups if words.known(item.ratio.value)}
+        rest = [name for name in words.METRICS if name in names] + sorted(names - set(words.METRICS))
+        return tuple(sorted(rest, key=lambda name: name != self.decision_metric))
+
+    @property
+    def decision_metric(self) -> str:
+        """Name of the metric that decides."""
+        limit = self.judgement.decision.limit
+        return limit.metric if limit else str(section(self.run, "experiment", "decision").get("metric") or "e2e")
+
+    @property
+    def threshold(self) -> float:
+        """Speed-up from which on speculation counts as paying: 1 + the least gain."""
+        limit = self.judgement.decision.limit
+        if limit:
+            return limit.threshold
+        gain = section(self.run, "experiment", "decision").get("min_gain")
+        return 1.0 + (gain if isinstance(gain, int | float) else 0.0)
+
+    def verdict(self, level: float) -> str:
+        """Return the word of VERDICTS for a level, by the rule written there."""
+        ratio = self.speedup(self.decision_metric, level).ratio
+        if ratio.low is None or ratio.high is None or not (words.known(ratio.low) and words.known(ratio.high)):
+            return "no data"
+        if ratio.high < self.threshold:
+            return "slower" if ratio.high < 1 else "too little"
+        findings = {guard.finding for guard in self.guards(level)}
+        if ratio.low <= self.threshold:
+            return "cannot tell"
+        if Finding.BROKEN in findings:
+            return "guard broken"
+        return "cannot tell" if Finding.NO_DATA in findings else "pays"
+
+    def first_and_last(self, with_data: Iterable[float]) -> tuple[float, float] | None:
+        """Return the lowest and the highest of the levels given, None when there is none."""
+        found = sorted(with_data)
+        return (found[0], found[-1]) if found else None
+
+
+def section(run: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """Return a nested table of the run header; an absent or foreign one is empty."""
+    here: Any = run
+    for name in path:
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here if isinstance(here, Mapping) else {}

@@ -1,0 +1,275 @@
+"""Numbers and foreign text as a reader sees them: one way for terminal, markdown and page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from loadtest.analyse.results import Answer, Crossing, Estimate, Finding
+from loadtest.errors import ExitCode
+
+MISSING = "–"
+TEXT_LIMIT = 2000  # characters of one value that are shown; servers may answer with megabytes
+
+# Controls (C0, C1, DEL), bidirectional marks and overrides, line separators, and lone surrogates: each can forge what
+# a terminal or a page shows, or break UTF-8.
+_FORGING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_USER_INFO = re.compile(r"(\w+://)[^/\s@]*@")
+
+Format = Callable[[float], str]
+
+
+def plain(text: object, limit: int = TEXT_LIMIT) -> str:
+    """Return text without characters that act on the display, cut at `limit` characters, URLs without user names."""
+    shown = str(text)
+    cut = len(shown) - limit
+    if cut > 0:
+        shown = shown[:limit]
+    shown = _FORGING.sub(lambda found: " " if found[0] in "\t\n\r\u2028\u2029" else "\ufffd", shown)
+    shown = _USER_INFO.sub(r"\1", shown)
+    return shown if cut <= 0 else f"{shown} … ({cut:,} more characters)"
+
+
+def known(value: float | None) -> bool:
+    """Say whether a value exists: None and NaN do not."""
+    return value is not None and not math.isnan(value)
+
+
+def _digits(value: float, significant: int = 3) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, significant - 1 - math.floor(math.log10(abs(value))))
+
+
+def count(value: float | None) -> str:
+    """Return a number with three significant digits below 100, whole and grouped above: 2,410."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.{min(_digits(value), 3)}f}"
+
+
+def ratio(value: float | None) -> str:
+    """Return a factor: 1.27×."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return "∞" if math.isinf(value) else f"{value:.2f}×"
+
+
+def share(value: float | None) -> str:
+    """Return a share as percent: 4.2 %, and more digits where it is close to 0 or 1 without being it."""
+    if value is None or math.isnan(value):
+        return MISSING
+    percent = value * 100
+    if percent == round(percent):
+        return f"{percent:.0f} %"
+    edge = min(abs(percent), abs(100 - percent))
+    return f"{percent:.{2 if edge < 1 else 1}f} %"
+
+
+def change(value: float | None) -> str:
+    """Return the change that a ratio stands for: 1.18 is +18 %."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞"
+    percent = round((value - 1) * 100, 1 if abs(value - 1) < 0.0995 else 0)
+    return f"{percent:+g} %".replace("-", "−") if percent else "±0 %"
+
+
+def points(value: float | None) -> str:
+    """Return a difference of shares in percentage points: −1.2 points."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value * 100:+.1f} points".replace("-", "−")
+
+
+def _time_format(scale: float | None) -> Format:
+    """Return the format of times of about `scale` seconds: one unit and one precision, so that figures line up."""
+    if scale is None or not math.isfinite(scale) or scale == 0:
+        scale = 1.0
+    unit, factor = ("ms", 1000.0) if abs(scale) < 0.9995 else ("s", 1.0)
+    digits = min(_digits(scale * factor), 3)
+    return lambda value: "∞" if math.isinf(value) else f"{value * factor:,.{digits}f} {unit}"
+
+
+def time(value: float | None) -> str:
+    """Return seconds as a time with three significant digits: 41.3 ms, 1.24 s; failures count as ∞."""
+    return MISSING if value is None or math.isnan(value) else _time_format(value)(value)
+
+
+def minutes(value: float | None) -> str:
+    """Return a duration for people: 48 s, 3 min 20 s, 1 h 5 min."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
+
+
+def load(value: float | None) -> str:
+    """Return a load: whole from 10 on, one digit below."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+def level(value: float) -> str:
+    """Return a tested level with its unit: 16 users."""
+    return f"{value:g} user" if value == 1 else f"{value:g} users"
+
+
+def levels(values: Iterable[float]) -> str:
+    """Return several levels with their unit: 16, 32 and 64 users."""
+    texts = [f"{value:g}" for value in sorted(set(values))]
+    if len(texts) < 2:
+        return f"{texts[0]} user{'' if texts[0] == '1' else 's'}" if texts else MISSING
+    return ", ".join(texts[:-1]) + f" and {texts[-1]} users"
+
+
+def interval(estimate: Estimate, form: Format | None = None) -> str:
+    """Return value and interval, the unit once: `412 ms [388, 441]`; a missing bound is –, a missing value too."""
+    value, low, high = (item if known(item) else None for item in (estimate.value, estimate.low, estimate.high))
+    scale = next((item for item in (value, low, high) if item is not None), None)
+    if scale is None:
+        return MISSING
+    written = form or count
+    if written is time:
+        written = _time_format(next((i for i in (value, low, high) if i is not None and math.isfinite(i)), None))
+    texts = [MISSING if item is None else written(item) for item in (value, low, high)]
+    if low is None and high is None:
+        return texts[0]
+    bounds = [re.sub(r" (ms|s|points|%)$|×$", "", text) for text in texts[1:]]
+    return f"{texts[0]} [{bounds[0]}, {bounds[1]}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricWords:
+    """How a metric is called, written and defined. `better` is `lower`, `higher` or empty."""
+
+    label: str
+    short: str
+    unit: str  # s · tokens/s · requests/s · share · tokens
+    better: str
+    definition: str
+
+    @property
+    def form(self) -> Format:
+        """Return the way to write its values."""
+        return {"s": time, "share": share}.get(self.unit, count)
+
+
+METRICS: dict[str, MetricWords] = {
+    "ttft": MetricWords(
+        label="time to first token", short="TTFT", unit="s", better="lower",
+        definition="arrival of the first chunk that carries a token, minus the moment the request was due",
+    ),
+    "ttft_visible": MetricWords(
+        label="time to first visible text", short="TTFT visible", unit="s", better="lower",
+        definition="arrival of the first visible text, minus the moment the request was due",
+    ),
+    "e2e": MetricWords(
+        label="end-to-end time", short="E2E", unit="s", better="lower",
+        definition="arrival of the last chunk, minus the moment the request was due",
+    ),
+    "tpot": MetricWords(
+        label="time per output token", short="TPOT", unit="s", better="lower",
+        definition="(last chunk − first chunk) ÷ (tokens − tokens of the first chunk), one value per request",
+    ),
+    "token_gap": MetricWords(
+        label="gap per token", short="token gap", unit="s", better="lower",
+        definition="for the first token of a chunk the time since the chunk before, 0 for its other tokens; "
+        "pooled over all tokens",
+    ),
+    "chunk_gap": MetricWords(
+        label="gap between chunks", short="chunk gap", unit="s", better="",
+        definition="time between two chunks, pooled: the engine step as the user sees it; speculation lengthens it "
+        "by design, since one step brings several tokens",
+    ),
+    "worst_stall": MetricWords(
+        label="worst stall", short="worst stall", unit="s", better="lower",
+        definition="the largest gap between two chunks of a request",
+    ),
+    "tokens_per_chunk": MetricWords(
+        label="tokens per chunk", short="tokens/chunk", unit="tokens", better="",
+        definition="tokens that arrived together, from the second chunk on",
+    ),
+    "on_time": MetricWords(
+        label="tokens on time", short="on time", unit="share", better="higher",
+        definition="share of tokens delivered by their deadline at a stated reading pace, early tokens credited",
+    ),
+    "output_tokens_per_s": MetricWords(
+        label="output throughput", short="tokens/s", unit="tokens/s", better="higher",
+        definition="tokens that arrived in the window ÷ its length; with think time or in open load it is the load "
+        "carried, not a capacity",
+    ),
+    "requests_per_s": MetricWords(
+        label="completed requests", short="requests/s", unit="requests/s", better="higher",
+        definition="requests completed in the window ÷ its length",
+    ),
+    "goodput_per_s": MetricWords(
+        label="goodput", short="goodput", unit="requests/s", better="higher",
+        definition="requests due in the window that met every SLO ÷ its length",
+    ),
+    "error_ratio": MetricWords(
+        label="failed requests", short="errors", unit="share", better="lower",
+        definition="requests that were not ok ÷ requests due",
+    ),
+}  # fmt: skip
+
+
+def metric(name: str) -> MetricWords:
+    """Return the words of a metric; an unknown one is called by its name."""
+    return METRICS.get(name) or MetricWords(label=plain(name), short=plain(name), unit="", better="", definition="")
+
+
+ANSWERS = {
+    Answer.PAYS_UP_TO: "pays up to a limit",
+    Answer.PAYS_EVERYWHERE: "pays at every tested load",
+    Answer.PAYS_IN_BAND: "pays in a band",
+    Answer.NEVER_PAYS: "never pays",
+    Answer.CANNOT_TELL: "cannot tell yet",
+    Answer.INVALID: "invalid",
+    Answer.MEASURED: "measured, not judged",
+}
+
+CROSSINGS = {
+    Crossing.PAYS_UP_TO: "better up to",
+    Crossing.PAYS_EVERYWHERE: "better at every tested load",
+    Crossing.NEVER_PAYS: "not better at any tested load",
+    Crossing.PAYS_FROM: "better from",
+    Crossing.BAND: "better in a band",
+    Crossing.CANNOT_TELL: "cannot tell",
+    Crossing.NO_DATA: "no data",
+}
+
+FINDINGS = {
+    Finding.HOLDS: "holds",
+    Finding.BROKEN: "broken",
+    Finding.UNPROVEN: "not proven",
+    Finding.NO_DATA: "no data",
+}
+
+EXITS = {
+    ExitCode.PASS: "pass",
+    ExitCode.CRASH: "crash",
+    ExitCode.USAGE: "usage or configuration",
+    ExitCode.FAILED: "failed",
+    ExitCode.INCONCLUSIVE: "inconclusive",
+    ExitCode.INVALID: "invalid run, or servers not comparable",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+def exit_words(code: int) -> str:
+    """Return what an exit code means: `0 (pass)`."""
+    try:
+        return f"{code} ({EXITS[ExitCode(code)]})"
+    except ValueError:
+        return str(code)

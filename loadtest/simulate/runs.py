@@ -1,0 +1,77 @@
+"""Runs of decode steps: what a request will emit at each of its coming steps, drawn when its prefill ends."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtest.simulate.draws import accepted_tokens, latent, slot_logits, survival
+from loadtest.simulate.jobs import Job
+from loadtest.simulate.models import Acceptance, ArmModel
+
+Floats = NDArray[np.float64]
+
+_STEPS = np.arange(1 << 15, dtype=np.float64)
+
+
+def begin(job: Job, arm: ArmModel, seed: int, first_step: int, shift: float) -> Floats:
+    """Lay out the rest of a request's answer from `first_step` on; return the context it reads at each step (tokens).
+
+    `shift` moves its acceptance on the logit scale. The request has at least one token left to emit.
+    """
+    left = job.ask.output_tokens - job.emitted
+    context = job.ask.prompt_tokens + job.emitted
+    job.first_step = first_step
+    if arm.acceptance is None:
+        job.last_step = first_step + left - 1
+        job.tokens = None
+        return _STEPS[context : context + left]
+    spread = arm.acceptance.spread
+    moved = shift + (spread * latent(job.ask.key) if spread else 0.0)
+    curve = survival(slot_logits(arm.acceptance), moved)
+    accepted = accepted_tokens(seed, job.ask.key, curve, left, job.spent_steps)
+    tokens = accepted + 1
+    after = tokens.cumsum()
+    steps = int(after.searchsorted(left)) + 1
+    job.last_step = first_step + steps - 1
+    job.accepted.append(accepted[:steps])
+    after = after[:steps]
+    reads = after - tokens[:steps]
+    reads += context
+    tokens[steps - 1] -= after[-1] - left
+    job.tokens = tokens[:steps]
+    return reads.astype(np.float64)
+
+
+def reads_of(job: Job) -> Floats:
+    """Return the context that the present run reads at each of its steps, as `begin` did."""
+    context = job.ask.prompt_tokens + job.emitted
+    if job.tokens is None:
+        return _STEPS[context : context + job.last_step - job.first_step + 1]
+    return (job.tokens.cumsum() - job.tokens + context).astype(np.float64)
+
+
+def tokens_at(job: Job, step: int) -> int:
+    """Return what a decoding request emits at a step of its run."""
+    return 1 if job.tokens is None else int(job.tokens[step - job.first_step])
+
+
+def fold(job: Job, stop_step: int, times_s: list[float]) -> None:
+    """Close the present run before `stop_step`; `times_s` are the ends of its steps up to there."""
+    steps = stop_step - job.first_step
+    tokens = [1] * steps if job.tokens is None else job.tokens[:steps].tolist()
+    if job.tokens is not None:
+        job.accepted[-1] = job.accepted[-1][:steps]
+    job.chunk_times_s += times_s
+    job.chunk_tokens += tokens
+    job.emitted += sum(tokens)
+    job.spent_steps += steps
+    job.first_step = job.last_step = -1
+
+
+def shift_of(acceptance: Acceptance, category: str, now_s: float, running: int) -> float:
+    """Return how far the request's kind, the time since the start and the load move acceptance (logit scale)."""
+    shift = dict(acceptance.by_category).get(category, 0.0) + acceptance.drift_per_s * now_s
+    return shift + acceptance.per_doubling * math.log2(max(running, 1)) if acceptance.per_doubling else shift
