@@ -1,4 +1,4 @@
-"""The load at which a speed-up equals a threshold: typed, with its interval, and translated into other measures of load.
+"""The load at which a speed-up equals a threshold: typed, with its interval, and translated into other loads.
 
 Between tested levels the log speed-up is taken as linear in log load. The break-even set is the loads whose interval
 contains the threshold (inversion of the test), so it may be bounded on one side only, or fall into several parts.
@@ -6,6 +6,7 @@ contains the threshold (inversion of the test), so it may be bounded on one side
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ def zones(curve: Curve, threshold: float) -> list[Zone]:
     found: list[Zone] = []
     for i in range(len(loads) - 1):
         edges = [0.0, *_edges(mean[i], mean[i + 1], half[i], half[i + 1]), 1.0]
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in itertools.pairwise(edges):
             middle = (start + stop) / 2
             state = _state(*_between(mean[i], mean[i + 1], half[i], half[i + 1], middle))
             low, high = _load(loads[i], loads[i + 1], start), _load(loads[i], loads[i + 1], stop)
@@ -59,7 +60,9 @@ def _between(m0: float, m1: float, h0: float, h1: float, w: float) -> tuple[floa
 
 
 def _load(low: float, high: float, w: float) -> float:
-    return float(low) if w == 0 else float(high) if w == 1 else float(math.exp((1 - w) * math.log(low) + w * math.log(high)))
+    if w in (0, 1):
+        return float(high if w else low)
+    return math.exp((1 - w) * math.log(low) + w * math.log(high))
 
 
 def _edges(m0: float, m1: float, h0: float, h1: float) -> list[float]:
@@ -67,10 +70,14 @@ def _edges(m0: float, m1: float, h0: float, h1: float) -> list[float]:
     a = (m1 - m0) ** 2 - h0**2 - h1**2
     b = 2 * m0 * (m1 - m0) + 2 * h0**2
     c = m0**2 - h0**2
-    roots = [] if a == b == 0 else np.roots([a, b, c] if a else [b, c])
-    scale = max(abs(m0), abs(m1), h0, h1)
-    real = sorted(float(r.real) for r in roots if abs(r.imag) < 1e-7 * max(1.0, scale) and 0 < r.real < 1)
-    return [r for i, r in enumerate(real) if i == 0 or r - real[i - 1] > 1e-9]
+    discriminant = b * b - 4 * a * c
+    if abs(discriminant) < 1e-12 * b * b:  # a double root: an interval without width
+        discriminant = 0.0
+    if discriminant < 0:
+        return []
+    q = -(b + math.copysign(math.sqrt(discriminant), b)) / 2  # the form that does not cancel
+    roots = {q / a if a else math.nan, c / q if q else math.nan}
+    return sorted(float(w) for w in roots if 0 < w < 1)
 
 
 def crossings(curve: Curve, threshold: float) -> list[float]:
@@ -133,6 +140,11 @@ def _at(found: list[Zone], means: list[float], form: Crossing) -> Estimate:
         high = found[1].low if found[1].state == BELOW else None
         return Estimate(value=means[0], low=low, high=high)
     return Estimate()
+
+
+def leading_limit(curve: Curve, threshold: float) -> Estimate:
+    """Return where the first range that pays ends, for a curve that pays at its lowest load."""
+    return _at(zones(curve, threshold), crossings(curve, threshold), Crossing.PAYS_UP_TO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

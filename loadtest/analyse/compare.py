@@ -33,7 +33,10 @@ class Curve:
     def at(self, level: float) -> tuple[float, float, Floats] | None:
         """Return mean, half-width and paired values at a tested level, or None."""
         found = np.flatnonzero(self.levels == level)
-        return None if not len(found) else (float(self.mean[found[0]]), float(self.half[found[0]]), self.samples[found[0]])
+        if not len(found):
+            return None
+        i = int(found[0])
+        return float(self.mean[i]), float(self.half[i]), self.samples[i]
 
     def ratio(self, level: float) -> Estimate:
         """Return the ratio at a level with its interval: the exponential of the mean log-ratio."""
@@ -82,7 +85,7 @@ def paired(figures: Figures, baseline: str, candidate: str, metric: str) -> dict
 
 
 def log_ratios(pairs: Mapping[float, Sequence[tuple[float, float]]], better: str | None) -> dict[float, list[float]]:
-    """Return log(candidate ÷ baseline) by level, turned so that above 0 is better; pairs without a ratio are left out."""
+    """Return log(candidate ÷ baseline) by level, turned so that above 0 is better; pairs without one are left out."""
     sign = -1.0 if better == "lower" else 1.0
     return {
         level: [sign * math.log(c / b) for b, c in values if b > 0 and c > 0 and math.isfinite(b) and math.isfinite(c)]
@@ -130,10 +133,8 @@ def pair_requests(frame: pd.DataFrame, cells: Sequence[int], baseline: str, cand
     chosen = frame.loc[
         frame["in_window"] & frame["ok"] & frame["cell"].isin(list(cells)), [*keys, "arm", "e2e_s", "body"]
     ]
-    sides = [
-        chosen.loc[chosen["arm"] == arm, [*keys, "e2e_s", "body"]].drop_duplicates(keys) for arm in (baseline, candidate)
-    ]
-    joined = sides[0].merge(sides[1], on=keys, suffixes=("_b", "_c"))
+    base, cand = (chosen[chosen["arm"] == arm].drop(columns="arm") for arm in (baseline, candidate))
+    joined = base.drop_duplicates(keys).merge(cand.drop_duplicates(keys), on=keys, suffixes=("_b", "_c"))
     ratio = joined["e2e_s_b"] / joined["e2e_s_c"]
     by_level = joined["level"]
     differ = (joined["body_b"] >= 0) & (joined["body_c"] >= 0) & (joined["body_b"] != joined["body_c"])

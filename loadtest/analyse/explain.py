@@ -46,7 +46,9 @@ def edge_error(cells: Sequence[CellRecord], scrapes: ByCell) -> float | None:
     return max(shares, default=None)
 
 
-def explain_level(level: float, baseline: Sequence[CellRecord], candidate: Sequence[CellRecord], scrapes: ByCell) -> Why:
+def explain_level(
+    level: float, baseline: Sequence[CellRecord], candidate: Sequence[CellRecord], scrapes: ByCell
+) -> Why:
     """Return the accounting of one level: decode speed-up = τ_all ÷ step-time ratio, pooled over blocks.
 
     Times in seconds; whatever the servers do not count is None.

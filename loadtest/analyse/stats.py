@@ -80,7 +80,7 @@ def nearest_rank(n: int, q: float) -> int:
 
 
 def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
-    """Return the ranks whose values bound the q-quantile with 95 % confidence, two-sided; None where no rank does.
+    """Return the ranks whose values bound the q-quantile with 95 % confidence, two-sided; None where none does.
 
     Exact for independent values: a rank r lies above the quantile with the binomial probability F(r − 1; n, q).
     """
@@ -92,7 +92,7 @@ def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
 
 
 def upper_rank(n: int, q: float) -> int | None:
-    """Return the rank whose value is a one-sided 95 % upper bound of the q-quantile, or None when no value bounds it."""
+    """Return the rank whose value is a one-sided 95 % upper bound of the q-quantile, or None."""
     if n < 1:
         return None
     high = int(stats.binom.ppf(CONFIDENCE, n, q)) + 1

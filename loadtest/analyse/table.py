@@ -222,4 +222,4 @@ def _on_time(times: Floats, tokens: Ints, starts: Ints, lengths: Ints, pace: flo
     before = through - tokens
     before -= np.repeat(before[starts], lengths)
     due_index = np.ceil((times - np.repeat(times[starts], lengths)) * pace - 1e-9).astype(np.int64)
-    return np.clip(before + tokens - due_index, 0, tokens)
+    return np.asarray(np.clip(before + tokens - due_index, 0, tokens), dtype=np.int64)

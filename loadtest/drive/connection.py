@@ -91,6 +91,11 @@ class Connection:
             self._unsent = self._unsent[sent:]
         return True
 
+    @property
+    def all_sent(self) -> bool:
+        """Whether the kernel has taken everything that was to be sent."""
+        return not self._unsent
+
     def receive(self) -> bytes | memoryview | None:
         """Return the bytes that have arrived, b"" at the end, None for a part of a TLS record.
 
@@ -194,10 +199,20 @@ def _connected(endpoint: Endpoint, deadline_s: float) -> Any:
 
 def _connect(endpoint: Endpoint, address: Address, timeout_s: float) -> Any:
     family, where = address
-    plain = monkey.get_original("socket", "socket")
-    connection = None
     try:
-        connection = plain(family, socket.SOCK_STREAM)
+        return _plain_socket(family, where, timeout_s)
+    except TimeoutError as error:
+        if error.errno is None:  # ours; ETIMEDOUT is the kernel's
+            raise _late(endpoint, "no connection was made") from None
+        raise _refused(endpoint, where, error) from None
+    except OSError as error:
+        raise _refused(endpoint, where, error) from None
+
+
+def _plain_socket(family: int, where: tuple[Any, ...], timeout_s: float) -> Any:
+    plain = monkey.get_original("socket", "socket")
+    connection = plain(family, socket.SOCK_STREAM)
+    try:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if KERNEL_STAMPS:
@@ -208,18 +223,8 @@ def _connect(endpoint: Endpoint, address: Address, timeout_s: float) -> Any:
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
-    except TimeoutError as error:
-        connection.close()
-        if error.errno is not None:  # ETIMEDOUT, said by the kernel
-            raise _refused(endpoint, where, error) from None
-        raise _late(endpoint, "no connection was made") from None
-    except OSError as error:
-        if connection is not None:
-            connection.close()
-        raise _refused(endpoint, where, error) from None
     except BaseException:
-        if connection is not None:
-            connection.close()
+        connection.close()
         raise
     return connection
 

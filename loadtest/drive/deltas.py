@@ -7,8 +7,8 @@ usage   the cumulative `usage.completion_tokens` on the events themselves (`stre
 ids     the length of `choices[0].token_ids` (`return_token_ids`)
 none    nobody says: each event with text, reasoning or a tool call is a chunk, and `chunk_tokens` stays empty
 
-`output_tokens` is the last count that the server reported, whichever of the three holds; without one, the sum of the ids.
-It may exceed the sum of `chunk_tokens`: a server may count tokens in the closing usage that no event carried.
+`output_tokens` is the last count that the server reported, whichever of the three holds; without one, the sum of the
+ids. It may exceed the sum of `chunk_tokens`: a server may count tokens in the closing usage that no event carried.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from loadtest.drive.failure import Failure, printable, quoted
 from loadtest.record import Outcome, Request
 
 _USAGE, _IDS, _NONE = "usage", "ids", "none"
+_MAY_COUNT = ("", _USAGE)
+_COUNT_LIMIT = 2**31  # counts are stored in 32 bits
 
 
 class Deltas:
@@ -42,31 +44,29 @@ class Deltas:
         if data == b"[DONE]":
             self.done = True
             return
-        said = _parsed(name, data)
+        said = _parsed(name, data) if name else _loaded(data)
         if said is None:
             return
-        error = said.get("error")
-        if error is not None or name == b"error":
+        if said.get("error") is not None or name == b"error":
             raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
-        record = self._record
-        if not record.response_id and isinstance(said.get("id"), str):
-            record.response_id = said["id"]
-        count = -1
         usage = said.get("usage")
-        if usage is not None:
-            count = self._cumulative(usage)
+        count = -1 if usage is None else self._cumulative(usage)
         choices = said.get("choices")
         if choices:
-            self._take_choice(_only(choices), count, at_s)
+            self._take_choice(choices, count, at_s)
         else:
             self._take_closing(said)
+        if not self._record.response_id and isinstance(said.get("id"), str):
+            self._record.response_id = said["id"]
 
-    def _take_choice(self, choice: dict[str, Any], count: int, at_s: float) -> None:
-        visible = _visible(choice)
+    def _take_choice(self, choices: Any, count: int, at_s: float) -> None:
+        choice = _only(choices)
+        running = count >= 0 and self._source in _MAY_COUNT
+        visible = not (running and self.visible) and _visible(choice)  # once is enough where a count runs
         if visible and not self.visible:
             self.visible = True
             self._record.first_visible_s = at_s
-        if count >= 0 and self._source in ("", _USAGE):
+        if running:
             self._source = _USAGE
             if count > self._count:
                 self._chunk(count - self._count, at_s)
@@ -96,10 +96,12 @@ class Deltas:
 
     def _cumulative(self, usage: Any) -> int:
         """Return the count that a usage object reports, -1 for none."""
-        count = usage.get("completion_tokens") if type(usage) is dict else usage
+        if type(usage) is not dict:
+            raise Failure(Outcome.PROTOCOL_ERROR, "usage is not an object")
+        count = usage.get("completion_tokens")
         if count is None:
             return -1
-        if type(count) is not int or count < 0:
+        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
             raise Failure(Outcome.PROTOCOL_ERROR, f"usage.completion_tokens is {printable(repr(count), 40)}")
         if count < self._reported or (count < self._count and self._source is _USAGE):
             before = max(self._reported, self._count)
@@ -109,7 +111,7 @@ class Deltas:
         return count
 
     def _take_closing(self, said: dict[str, Any]) -> None:
-        """Read an event without a choice: the closing usage, with figures on speculation where the server gives them."""
+        """Read an event without a choice: the closing usage, and figures on speculation where the server gives them."""
         record = self._record
         if said.get("object") == "error":  # the form of older servers
             raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
@@ -124,7 +126,7 @@ class Deltas:
             record.spec_accepted = _count_of(timings, "draft_n_accepted")
 
     def close(self) -> None:
-        """Write the counts of the whole answer into the record; called once, however the stream ended."""
+        """Write the counts of the answer into the record, as far as it came."""
         record = self._record
         record.tokens_source = self._source if record.chunk_tokens else _NONE
         record.output_tokens = self._reported
@@ -136,6 +138,7 @@ class Deltas:
 
     def verdict(self) -> Failure | None:
         """Return what is wrong with an answer that came to a clean end; None: nothing."""
+        self.close()
         record = self._record
         tokens = record.output_tokens
         if not record.finish_reason and (self.visible or record.chunk_s or not self.done):
@@ -150,27 +153,34 @@ class Deltas:
         return None
 
 
-def _parsed(name: bytes, data: bytes) -> dict[str, Any] | None:
-    """Return the object in an event; None for one that is not ours to read."""
+def _loaded(data: bytes) -> dict[str, Any] | None:
+    """Return the object in an event without a name; None for a blank one."""
     try:
         said = orjson.loads(data)
     except orjson.JSONDecodeError:
-        if name == b"error":
-            return {"error": data.decode("utf-8", "replace")}
-        if name not in (b"", b"message") or not data.strip():
+        if not data.strip():
             return None
         said = _repaired(data)
+    if type(said) is not dict:
+        raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not a JSON object: {quoted(data)}")
+    return said
+
+
+def _parsed(name: bytes, data: bytes) -> dict[str, Any] | None:
+    """Return the object in a named event; None for one that is not ours to read."""
+    if name == b"message":
+        return _loaded(data)
+    try:
+        said = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        said = data.decode("utf-8", "replace")
     if type(said) is dict:
         return said
-    if name == b"error":
-        return {"error": said}
-    if name not in (b"", b"message"):
-        return None
-    raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not a JSON object: {quoted(data)}")
+    return {"error": said} if name == b"error" else None
 
 
 def _repaired(data: bytes) -> Any:
-    """Return the JSON with invalid UTF-8 replaced: a character cut in the middle is the text's fault, not the event's."""
+    """Return the JSON with invalid UTF-8 replaced: a character cut in the middle spoils the text, not the event."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -213,7 +223,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _count_of(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
-    return value if type(value) is int and 0 <= value < 2**31 else -1
+    return value if type(value) is int and 0 <= value < _COUNT_LIMIT else -1
 
 
 def error_message(said: Any) -> str:

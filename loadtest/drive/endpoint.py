@@ -22,7 +22,9 @@ from loadtest.settings import Limits
 Address = tuple[int, tuple[Any, ...]]  # address family, and what connect() takes
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-_OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding"})  # fmt: skip
+_OWN_HEADERS = frozenset(
+    ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding")
+)
 
 
 class Endpoint:
@@ -117,9 +119,9 @@ def _header_lines(authority: str, headers: Mapping[str, str]) -> bytes:
     ]
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
-            raise UsageError(f"The header {name!r} cannot be sent: not a header name, or one that loadtest sets itself.")
+            raise UsageError(f"The header {name!r} cannot be sent: not a header name, or one that is set for you.")
         if not value.isprintable() or not value.isascii() or value != value.strip():
-            raise UsageError(f"The value of the header {name} holds a character that cannot be sent, or a blank at an end.")
+            raise UsageError(f"The value of the header {name} holds a character that cannot be sent, or outer blanks.")
         lines.append(f"{name}: {value}")
     return "".join(line + "\r\n" for line in lines).encode("ascii")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -13,22 +13,20 @@ from loadtest.settings import Generation
 CHAT_PATH = "/v1/chat/completions"
 COMPLETION_PATH = "/v1/completions"
 
-Count = Literal["continuous", "ids", "none"]
-"""How the tokens of each chunk are asked for: a running count, the token ids, or not at all."""
+COUNTS = ("continuous", "ids", "none")  # how the tokens of each chunk are asked for: a running count, ids, not at all
 
 _PER_ARM = ("model", "cache_salt")
 
 
 def chat_body(
-    *,
     model: str,
     messages: Sequence[Mapping[str, Any]],
     generation: Generation,
-    max_tokens: int | None = None,
+    max_tokens: int,
     cache_salt: str | None = None,
-    count: Count = "continuous",
+    count: str = "continuous",
 ) -> bytes:
-    """Return the body of a streamed chat request; `max_tokens` None takes the generation's own limit."""
+    """Return the body of a streamed chat request. `max_tokens` stands in place of the generation's own limit."""
     body = _body(model, {"messages": list(messages)}, generation, max_tokens, cache_salt, count)
     if generation.template:
         body["chat_template_kwargs"] = generation.template
@@ -36,13 +34,12 @@ def chat_body(
 
 
 def completion_body(
-    *,
     model: str,
     prompt: str,
     generation: Generation,
-    max_tokens: int | None = None,
+    max_tokens: int,
     cache_salt: str | None = None,
-    count: Count = "continuous",
+    count: str = "continuous",
 ) -> bytes:
     """Return the body of a streamed completion of `prompt`; chat template arguments do not apply to it."""
     return orjson.dumps(_body(model, {"prompt": prompt}, generation, max_tokens, cache_salt, count))
@@ -52,10 +49,12 @@ def _body(
     model: str,
     asked: dict[str, Any],
     generation: Generation,
-    max_tokens: int | None,
+    max_tokens: int,
     cache_salt: str | None,
-    count: Count,
+    count: str,
 ) -> dict[str, Any]:
+    if count not in COUNTS:
+        raise ValueError(f"count is {count!r}, not one of {', '.join(COUNTS)}")
     options = {"include_usage": True}
     if count == "continuous":
         options["continuous_usage_stats"] = True
@@ -63,7 +62,7 @@ def _body(
         "model": model,
         "cache_salt": cache_salt,
         **asked,
-        "max_tokens": generation.max_tokens if max_tokens is None else max_tokens,
+        "max_tokens": max_tokens,
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "top_k": generation.top_k,
@@ -79,7 +78,7 @@ def _body(
 
 
 def body_hash(body: bytes) -> str:
-    """Return 16 hex digits (blake2b-64) of a request body without model and cache_salt, whatever the order of its keys."""
+    """Return 16 hex digits (blake2b-64) of a body without model and cache_salt, whatever the order of its keys."""
     fields = orjson.loads(body)
     for name in _PER_ARM:
         fields.pop(name, None)

@@ -6,6 +6,7 @@ staggered start → warm-up at full load → window → hold (load stays on unti
 
 from __future__ import annotations
 
+import math
 import statistics
 from enum import StrEnum
 
@@ -76,6 +77,20 @@ class Phases:
             self._advance(now_s)
         return self.phase
 
+    def next_time_s(self) -> float:
+        """Return when the phase may next change by the passing of time alone; inf when only a request can change it."""
+        if self.phase is Phase.START:
+            return self.full_load_s
+        if self.phase is Phase.WARMUP:
+            cut_s = self.full_load_s + self._rule.warmup_max_s
+            if not self._latencies:
+                return cut_s if self._rule.warmup_requests else self.full_load_s
+            return min(cut_s, self.full_load_s + self._rule.warmup_requests * statistics.median(self._latencies))
+        if self.phase is Phase.WINDOW and self.window_open_s is not None:
+            full = self._due_in_window >= self._rule.min_requests
+            return self.window_open_s + (self._rule.min_s if full else self._rule.max_s)
+        return math.inf
+
     def _advance(self, now_s: float) -> None:
         if self._stopped and self.phase not in (Phase.DRAIN, Phase.OVER):
             self.phase = Phase.DRAIN
@@ -83,7 +98,7 @@ class Phases:
             self.phase = Phase.WARMUP
         elif self.phase is Phase.WARMUP and self._warm(now_s):
             self.phase, self.window_open_s = Phase.WINDOW, now_s
-        elif self.phase is Phase.WINDOW and self._window_full(now_s):
+        elif self.phase is Phase.WINDOW and now_s >= self.next_time_s():
             self.phase, self.window_close_s = Phase.HOLD, now_s
         elif self.phase is Phase.HOLD and self._open_in_window == 0:
             self.phase = Phase.DRAIN
@@ -91,17 +106,6 @@ class Phases:
             self.phase, self.drained_s = Phase.OVER, now_s
 
     def _warm(self, now_s: float) -> bool:
-        passed = now_s - self.full_load_s
-        if passed >= self._rule.warmup_max_s:
-            self.warmup_cut = True
-            return True
-        if not self._latencies:
-            return self._rule.warmup_requests == 0
-        return passed >= self._rule.warmup_requests * statistics.median(self._latencies)
-
-    def _window_full(self, now_s: float) -> bool:
-        assert self.window_open_s is not None
-        length = now_s - self.window_open_s
-        return length >= self._rule.max_s or (
-            length >= self._rule.min_s and self._due_in_window >= self._rule.min_requests
-        )
+        warm = now_s >= self.next_time_s()
+        self.warmup_cut = warm and now_s >= self.full_load_s + self._rule.warmup_max_s
+        return warm

@@ -30,9 +30,9 @@ class EventSplitter:
         # Nearly every piece is one whole event of one line; the JSON in it holds no bare CR or LF.
         if (
             self._plain
-            and piece.startswith(b"data: ")
+            and piece[:6] == b"data: "
+            and piece[-2:] == b"\n\n"
             and piece.find(b"\n") == len(piece) - 2
-            and piece.endswith(b"\n\n")
             and b"\r" not in piece
         ):
             return [(b"", piece[6:-2])]

@@ -9,13 +9,16 @@ from loadtest.record import Outcome
 
 HEAD_LIMIT = 64 * 1024  # bytes of the status line and the headers together
 
-_KEPT_HEADERS = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"location", b"retry-after")
+_KEPT_HEADERS = frozenset(
+    (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"location", b"retry-after")
+)
 
 
 class Reply:
     """The response to one request: status, the headers that matter, and its body in pieces.
 
-    `pieces` collects the body; the reader takes and clears it after each `feed`. Interim responses (1xx) are passed over.
+    `pieces` collects the body; the reader takes and clears it after each `feed`. Interim responses (1xx) are passed
+    over.
     """
 
     __slots__ = (
@@ -37,22 +40,28 @@ class Reply:
         self._parser = httptools.HttpResponseParser(self)
         self._feed = self._parser.feed_data
 
-    def feed(self, data: bytes | memoryview) -> None:
-        """Read the next bytes of the connection. Raises Failure when they are not HTTP/1.1."""
+    def feed(self, data: bytes | memoryview) -> Failure | None:
+        """Read the next bytes of the connection; a Failure comes back when they are not HTTP/1.1.
+
+        What came before the fault is kept in `pieces` all the same.
+        """
+        broken = None
         if not self.ready:
             self._head_bytes += len(data)
         try:
             self._feed(data)
         except httptools.HttpParserUpgrade:
-            raise Failure(Outcome.PROTOCOL_ERROR, "the server switched to another protocol") from None
+            broken = Failure(Outcome.PROTOCOL_ERROR, "the server switched to another protocol")
         except httptools.HttpParserError as error:
-            if not self.complete:
-                raise Failure(Outcome.PROTOCOL_ERROR, self._complaint(data, error)) from None
-            self._spoilt = True
+            if self.complete:
+                self._spoilt = True
+            else:
+                broken = Failure(Outcome.PROTOCOL_ERROR, self._complaint(data, error))
         if self._spoilt:
             self.keep_alive = False
         if self._oversized():
-            raise Failure(Outcome.PROTOCOL_ERROR, f"the response headers are larger than {HEAD_LIMIT // 1024} KiB")
+            return Failure(Outcome.PROTOCOL_ERROR, f"the response headers are larger than {HEAD_LIMIT // 1024} KiB")
+        return broken
 
     def _oversized(self) -> bool:
         return self._header_bytes > HEAD_LIMIT or (not self.ready and self._head_bytes > HEAD_LIMIT)

@@ -199,7 +199,9 @@ def rule(view: View) -> str:
         return ""
     metric, gain = words.metric(view.decision_metric), view.threshold - 1
     margins = section(view.run, "experiment", "decision")
-    said = f"A level pays when the whole 95 % interval of the speed-up by {metric.label} is above {words.ratio(1 + gain)}"
+    said = (
+        f"A level pays when the whole 95 % interval of the speed-up by {metric.label} is above {words.ratio(1 + gain)}"
+    )
     said += " and no guard is proven broken."
     ttft, on_time = margins.get("ttft_margin"), margins.get("on_time_margin")
     if isinstance(ttft, int | float) and isinstance(on_time, int | float):

@@ -85,7 +85,9 @@ def servers(view: View) -> tuple[tuple[str, str], ...]:
     """Return each arm's name with its server: model, method and URL, as far as the header says."""
     tables = view.run.get("arms")
     if isinstance(tables, Mapping):
-        tables = [{"name": name} | (dict(table) if isinstance(table, Mapping) else {}) for name, table in tables.items()]
+        tables = [
+            {"name": name} | (dict(table) if isinstance(table, Mapping) else {}) for name, table in tables.items()
+        ]
     rows = [table for table in tables or () if isinstance(table, Mapping)] if isinstance(tables, list | tuple) else []
     known = {str(row.get("name", row.get("arm", ""))): row for row in rows}
     found = []

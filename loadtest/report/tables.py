@@ -27,7 +27,19 @@ def levels(view: View) -> Table:
     depth = view.deepest("ttft") or "p90"
     tail = f"TTFT {depth}" if depth != "p50" else "TTFT p90"
     short = words.metric(view.decision_metric).short
-    columns = ("load", "arm", "in flight", "running", "requests", "failed", "TTFT p50", tail, "TPOT mean", "E2E mean", "tokens/s")
+    columns = (
+        "load",
+        "arm",
+        "in flight",
+        "running",
+        "requests",
+        "failed",
+        "TTFT p50",
+        tail,
+        "TPOT mean",
+        "E2E mean",
+        "tokens/s",
+    )
     compared = (f"speed-up by {short}, 95 %", "verdict") if view.candidate else ()
     rows = []
     for level in view.levels:
@@ -37,14 +49,19 @@ def levels(view: View) -> Table:
                 ratio = words.interval(view.speedup(view.decision_metric, level).ratio, words.ratio)
                 row += (ratio, view.verdict(level)) if arm == view.candidate else ("", "")
             rows.append(row)
-    return Table(name="Both arms by level" if view.candidate else "By level", columns=columns + compared, rows=tuple(rows), heads=2)
+    return Table(
+        name="Both arms by level" if view.candidate else "By level",
+        columns=columns + compared,
+        rows=tuple(rows),
+        heads=2,
+    )
 
 
 def _arm_row(view: View, arm: str, level: float, depth: str) -> Row:
     at = view.at(arm, level)
     return (
-        words.level(level), words.plain(arm), words.count(_one_digit(at.in_flight)), words.count(_one_digit(at.running)),
-        words.count(at.requests), words.count(at.failed),
+        words.level(level), words.plain(arm), words.count(_one_digit(at.in_flight)),
+        words.count(_one_digit(at.running)), words.count(at.requests), words.count(at.failed),
         words.time(view.tail(arm, level, "ttft", "p50").value), words.time(view.tail(arm, level, "ttft", depth).value),
         words.time(view.mean(arm, level, "tpot").value), words.time(view.mean(arm, level, "e2e").value),
         words.count(_whole(view.mean(arm, level, "output_tokens_per_s").value)),
@@ -56,18 +73,21 @@ def _one_digit(value: float | None) -> float | None:
 
 
 def _whole(value: float | None) -> float | None:
-    return value if value is None or not words.known(value) or abs(value) < 100 or value == float("inf") else round(value)
+    return (
+        value if value is None or not words.known(value) or abs(value) < 100 or value == float("inf") else round(value)
+    )
 
 
 def break_evens(view: View) -> Table:
     """Return where each metric's speed-up is 1, and the limit of the decision."""
     decision = view.judgement.decision
-    found = [("limit of the decision", decision.limit)] if decision.limit else []
+    found = [("limit of the decision", decision.limit)] if decision.limit is not None else []
     found += [(words.metric(item.metric).label, item) for item in view.judgement.break_evens]
     rows = tuple(
         (name, words.ratio(item.threshold), words.CROSSINGS[item.form], words.interval(item.at, words.load),
-         words.interval(item.in_flight, words.load), words.interval(item.running, words.load), words.plain(item.sentence))
-        for name, item in found if item is not None
+         words.interval(item.in_flight, words.load), words.interval(item.running, words.load),
+         words.plain(item.sentence))
+        for name, item in found
     )  # fmt: skip
     columns = ("metric", "speed-up", "form", "load, 95 %", "in flight", "running", "in words")
     return Table(name="Limit and break-even of every metric", columns=columns, rows=rows)
@@ -92,7 +112,11 @@ def pairs(view: View) -> Table:
     """Return the same request on both servers, by level: descriptive, since requests of a cell share batches."""
     judgement = view.judgement
     rows = tuple(
-        (words.level(level), words.ratio(judgement.median_pair.get(level)), words.share(judgement.slower_share.get(level)))
+        (
+            words.level(level),
+            words.ratio(judgement.median_pair.get(level)),
+            words.share(judgement.slower_share.get(level)),
+        )
         for level in view.levels
         if level in judgement.median_pair or level in judgement.slower_share
     )
@@ -149,7 +173,13 @@ def why(view: View) -> Table:
 def outcomes(view: View) -> Table:
     """Return how requests ended, and why answers stopped."""
     rows = tuple(
-        (words.level(at.level), words.plain(at.arm), words.count(at.requests), _tally(at.outcomes), _tally(at.finish_reasons))
+        (
+            words.level(at.level),
+            words.plain(at.arm),
+            words.count(at.requests),
+            _tally(at.outcomes),
+            _tally(at.finish_reasons),
+        )
         for level in view.levels
         for at in (view.at(arm, level) for arm in view.judgement.arms)
     )
@@ -177,8 +207,8 @@ def cells(view: View, *, marked_only: bool = False) -> Table:
     """Return the cells with their quality marks, in running order."""
     chosen = [cell for cell in view.judgement.cells if not marked_only or cell.marks or not cell.valid]
     columns = (
-        "cell", "arm", "load", "block", "state", "marks", "window", "requests", "failed", "in flight", "tokens/s", "TTFT p50",
-        "E2E mean", "late sends p99", "client CPU", "timer lag p99", "coalesced", "tokens client / server",
+        "cell", "arm", "load", "block", "state", "marks", "window", "requests", "failed", "in flight", "tokens/s",
+        "TTFT p50", "E2E mean", "late sends p99", "client CPU", "timer lag p99", "coalesced", "tokens client / server",
         "requests client / server",
     )  # fmt: skip
     name = "Cells that are invalid or carry a mark" if marked_only else "All cells, in running order"
@@ -201,7 +231,13 @@ def _cell(cell: CellView) -> Row:
 def definitions() -> Table:
     """Return the metrics as they are defined."""
     rows = tuple(
-        (item.label, item.short, {"share": "0 to 100 %"}.get(item.unit, item.unit), item.better or words.MISSING, item.definition)
+        (
+            item.label,
+            item.short,
+            {"share": "0 to 100 %"}.get(item.unit, item.unit),
+            item.better or words.MISSING,
+            item.definition,
+        )
         for item in words.METRICS.values()
     )
     return Table(name="Metrics", columns=("metric", "short", "unit", "better", "definition"), rows=rows)

@@ -49,7 +49,7 @@ def uniforms(seed: int, count: int, skip: int = 0) -> Floats:
     z ^= z >> _U27
     z *= _M2
     z ^= z >> _U31
-    return (z >> _U11) * 2.0**-53
+    return (z >> _U11).astype(np.float64) * 2.0**-53
 
 
 _NORMAL = NormalDist()

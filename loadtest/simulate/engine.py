@@ -91,16 +91,14 @@ class Engine:
         return max(self.clock_s, self._pending[0][0]) if self._pending else math.inf
 
     def advance(self, until_s: float = math.inf) -> list[Job]:
-        """Run steps up to the first that ends a request and return those requests; [] once no step ends by `until_s`."""
+        """Run steps up to the first that ends requests and return these; [] once no step ends by `until_s`."""
         while True:
             start = self.next_start_s()
             if start >= until_s:
                 return []
             self._open(start)
-            if self._waiting or self._prefilling:
-                done = self._mixed(start, until_s)
-            else:
-                done = self._stretch(start, until_s)
+            run = self._mixed if self._waiting or self._prefilling else self._stretch
+            done = run(start, until_s)
             if done is None:
                 return []
             if done:

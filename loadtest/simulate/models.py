@@ -70,7 +70,8 @@ class ArmModel:
             return self.floor_s + self.per_token_s * tokens
         at, cost = np.array(self.staircase, dtype=np.float64).T
         beyond = np.maximum(tokens - at[-1], 0) * (cost[-1] - cost[-2]) / (at[-1] - at[-2])
-        return np.interp(tokens, at, cost) + beyond
+        forward: NDArray[np.float64] = np.interp(tokens, at, cost) + beyond
+        return forward
 
     def step_s(self, batched_tokens: int, kv_tokens: float, drafting: int = 0) -> float:
         """Return the seconds of one step; `drafting` requests get a new draft at its end.

@@ -67,3 +67,16 @@ def drafting(arm: ArmModel, conditional: tuple[float, ...], **changes: object) -
 # Conditional acceptance by slot of EAGLE on GSM8K, realised steps of the traces released with arXiv 2601.11580.
 GSM8K = (0.66, 0.65, 0.63, 0.65, 0.62)
 DEFAULT = drafting(H100, (0.44, 0.45, 0.47, 0.48, 0.48))
+
+
+PRESETS = {
+    "default": World(name="default", about="x", baseline=H100, speculative=DEFAULT),
+    "eagle3": World(name="eagle3", about="x", baseline=H100, speculative=drafting(H100, GSM8K[:3])),
+}
+
+
+def world(name: str) -> World:
+    """Return a preset by name; ValueError names the presets there are."""
+    if name not in PRESETS:
+        raise ValueError(f"there is no world {name!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -2,7 +2,7 @@
 
 {city}            one entry of the list `city`, or the number `city`; the same everywhere in a session
 {city.2}          another entry of that list, different from {city}
-{a product}       an entry with the article it needs: "a drill", "an anvil"
+{a product}       an entry with the article it needs: "a drill", "an anvil"; {A product} at the start of a sentence
 {=price*3+fee}    arithmetic on numbers: + - * / // % and brackets
 {=price/4:.2f}    the same with a format of Python's
 
@@ -24,7 +24,7 @@ Values = list[Any]
 
 _SLOT = re.compile(
     r"\{(?:=(?P<sum>[^{}:]+)(?::(?P<format>[^{}]+))?"
-    r"|(?P<article>an? )?(?P<name>[a-z][a-z0-9_]*)(?P<copy>\.[2-9])?)\}"
+    r"|(?P<article>[Aa]n? )?(?P<name>[a-z][a-z0-9_]*)(?P<copy>\.[2-9])?)\}"
 )
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -69,7 +69,7 @@ class Slots:
         self._numbers: list[tuple[int, int, int, int]] = []
         self._choices: dict[str, tuple[Sequence[str], int, list[int]]] = {}
         self._sums: list[tuple[int, Callable[[Values], Any], str]] = []
-        self._articles: list[tuple[int, int]] = []
+        self._articles: list[tuple[int, int, str]] = []
         self._sentences: dict[str, tuple[list[Text], int, list[int]]] = {}
         self._open: list[str] = []  # lists whose entries are being read, to refuse one that holds itself
 
@@ -98,9 +98,9 @@ class Slots:
                     values[place] = entries[entry]
         for place, work_out, form in self._sums:
             values[place] = format(work_out(values), form)
-        for place, noun in self._articles:
+        for place, noun, article in self._articles:
             word = str(values[noun])
-            values[place] = f"an {word}" if word[0] in "aeiouAEIOU" else f"a {word}"
+            values[place] = f"{article}n {word}" if word[0] in "aeiouAEIOU" else f"{article} {word}"
         for texts, count, copies in self._sentences.values():
             for place, entry in zip(copies, _different(random, count, len(copies)), strict=True):
                 values[place] = texts[entry].fill(values)
@@ -120,7 +120,7 @@ class Slots:
                 noun = self._named(match["name"], match["copy"] or "")
                 place = self._place.setdefault(written, len(self._place))
                 self._source[place] = noun
-                self._articles.append((place, noun))
+                self._articles.append((place, noun, match["article"][0]))
             else:
                 self._named(match["name"], match["copy"] or "")
         return self._place[written]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -100,7 +99,7 @@ def _templates(name: str) -> tuple[Template, ...]:
     for entry in sorted((data / name).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             document = _toml(entry)
-            templates += [_template(document["category"], table, words) for table in document["template"]]
+            templates += [_template(document, table, words) for table in document["template"]]
     return tuple(templates)
 
 
@@ -108,12 +107,16 @@ def _toml(entry: Traversable) -> dict[str, Any]:
     return tomllib.loads(entry.read_text(encoding="utf-8"))
 
 
-def _template(category: str, table: Mapping[str, Any], words: Mapping[str, list[str]]) -> Template:
+def _template(document: dict[str, Any], table: dict[str, Any], words: dict[str, list[str]]) -> Template:
+    """Read one template; what its file declares for all of its templates comes after its own lists and numbers."""
     unknown = set(table) - {"id", "system", "numbers", "lists", "turn"}
     if unknown:
         raise ValueError(f"template {table.get('id')}: unknown key {sorted(unknown)[0]}")
     try:
-        slots = Slots(words | table.get("lists", {}), table.get("numbers", {}))
+        slots = Slots(
+            words | document.get("lists", {}) | table.get("lists", {}),
+            document.get("numbers", {}) | table.get("numbers", {}),
+        )
         turns = tuple(
             (slots.text(turn["user"].strip()), slots.text(turn.get("assistant", "").strip()))
             for turn in table["turn"]
@@ -121,4 +124,4 @@ def _template(category: str, table: Mapping[str, Any], words: Mapping[str, list[
         system = slots.text(table.get("system", "").strip())
     except ValueError as error:
         raise ValueError(f"template {table['id']}: {error}") from error
-    return Template(id=table["id"], category=category, system=system, turns=turns, slots=slots)
+    return Template(id=table["id"], category=document["category"], system=system, turns=turns, slots=slots)

@@ -1,0 +1,215 @@
+"""The decision: does speculation pay, up to what load, and how sure is that?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loadtest.analyse import wording
+from loadtest.analyse.breakeven import Translation, break_even, leading_limit, translated
+from loadtest.analyse.compare import Curve
+from loadtest.analyse.guards import Rows
+from loadtest.analyse.metrics import BY_NAME
+from loadtest.analyse.remarks import growth_remark, second_sentence, would_settle
+from loadtest.analyse.results import Answer, BreakEven, Crossing, Decision, Estimate, Finding, Guard
+from loadtest.errors import ExitCode
+from loadtest.settings import Decision as Rules
+
+PAYS, OPEN, NOT = "pays", "open", "not"
+
+EXITS = {
+    Answer.PAYS_UP_TO: ExitCode.PASS,
+    Answer.PAYS_EVERYWHERE: ExitCode.PASS,
+    Answer.PAYS_IN_BAND: ExitCode.PASS,
+    Answer.MEASURED: ExitCode.PASS,
+    Answer.NEVER_PAYS: ExitCode.FAILED,
+    Answer.CANNOT_TELL: ExitCode.INCONCLUSIVE,
+    Answer.INVALID: ExitCode.INVALID,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a decision rests on; levels ascend."""
+
+    levels: Sequence[float]
+    rules: Rules
+    curves: Mapping[str, Curve]
+    guards: Sequence[Guard]
+    rows: Rows
+    baseline: str
+    candidate: str
+    in_flight: Translation
+    running: Translation
+
+    @property
+    def curve(self) -> Curve:
+        """The curve of the metric that decides."""
+        return self.curves[self.rules.metric]
+
+    @property
+    def label(self) -> str:
+        """The deciding metric as it stands in a sentence."""
+        return BY_NAME[self.rules.metric].label
+
+
+def level_state(evidence: Evidence, level: float) -> str:
+    """Return whether it pays at a level: the whole interval beyond the least gain, and no guard proven broken.
+
+    A guard without data leaves it open.
+    """
+    own = [guard.finding for guard in evidence.guards if guard.level == level]
+    ratio, threshold = evidence.curve.ratio(level), 1 + evidence.rules.min_gain
+    if Finding.BROKEN in own or (ratio.high is not None and ratio.high < threshold):
+        return NOT
+    if ratio.low is None or ratio.low <= threshold or Finding.NO_DATA in own:
+        return OPEN
+    return PAYS
+
+
+def answer_of(states: Sequence[str]) -> Answer:
+    """Turn the levels' states, in ascending order of load, into an answer."""
+    if PAYS not in states:
+        return Answer.NEVER_PAYS if states and set(states) == {NOT} else Answer.CANNOT_TELL
+    if set(states) == {PAYS}:
+        return Answer.PAYS_EVERYWHERE
+    leading = next(i for i, state in enumerate(states) if state != PAYS)
+    return Answer.PAYS_UP_TO if leading and PAYS not in states[leading:] else Answer.PAYS_IN_BAND
+
+
+def decide(evidence: Evidence) -> Decision:
+    """Judge a valid comparison."""
+    states = [level_state(evidence, level) for level in evidence.levels]
+    answer = answer_of(states)
+    limit = _limit(evidence, states, answer)
+    even = break_even(evidence.curve, evidence.rules.metric)
+    even = translated(even, evidence.in_flight, evidence.running)
+    even = replace(even, sentence=wording.break_even(even, evidence.label, evidence.levels))
+    return Decision(
+        answer=answer,
+        exit_code=int(EXITS[answer]),
+        headline=_headline(evidence, states, answer, limit),
+        second=second_sentence(evidence.curves, evidence.rules.metric, evidence.levels),
+        recommendation=_recommendation(answer, limit),
+        would_settle=would_settle(evidence.curve, 1 + evidence.rules.min_gain,
+                                  [x for x, state in zip(evidence.levels, states, strict=True) if state == OPEN],
+                                  evidence.guards),
+        limit=limit,
+        break_even=even,
+        guards=tuple(evidence.guards),
+        reasons=_reasons(evidence, states),
+    )  # fmt: skip
+
+
+def _limit(evidence: Evidence, states: Sequence[str], answer: Answer) -> BreakEven:
+    """Return the load up to which it pays: the metric's limit, or the first level at which a guard stops it."""
+    threshold, levels = 1 + evidence.rules.min_gain, list(evidence.levels)
+    limit = break_even(evidence.curve, evidence.rules.metric, threshold)
+    if answer is Answer.PAYS_UP_TO:
+        stop = next(i for i, state in enumerate(states) if state != PAYS)
+        low = evidence.curve.ratio(levels[stop]).low
+        if low is None or low > threshold:  # the metric itself is not what stops it here
+            last = levels[stop - 1]
+            at = Estimate(value=last, low=last, high=levels[stop] if states[stop] == NOT else None)
+        else:
+            at = _capped(leading_limit(evidence.curve, threshold), evidence.guards)
+        limit = replace(limit, form=Crossing.PAYS_UP_TO, at=at, regions=((levels[0], at.low or levels[stop - 1]),))
+    elif answer is Answer.PAYS_IN_BAND:
+        limit = replace(limit, form=Crossing.BAND, at=Estimate(), regions=_paying_runs(levels, states))
+    elif answer is Answer.NEVER_PAYS:
+        limit = replace(limit, form=Crossing.NEVER_PAYS, at=Estimate(), regions=())
+    elif answer is Answer.CANNOT_TELL and limit.form is not Crossing.NO_DATA:
+        limit = replace(limit, form=Crossing.CANNOT_TELL, regions=())
+    limit = translated(limit, evidence.in_flight, evidence.running)
+    return replace(limit, sentence=wording.break_even(limit, evidence.label, evidence.levels))
+
+
+def _capped(at: Estimate, guards: Sequence[Guard]) -> Estimate:
+    """Take back a limit that lies beyond the first level at which a guard is broken."""
+    cap = min((g.level for g in guards if g.finding is Finding.BROKEN), default=math.inf)
+    high = math.inf if at.high is None else at.high
+    if high <= cap:
+        return at
+    return replace(at, high=cap, value=cap if at.value is None else min(at.value, cap))
+
+
+def _paying_runs(levels: Sequence[float], states: Sequence[str]) -> tuple[tuple[float, float], ...]:
+    """Return the tested loads that pay, neighbours joined."""
+    runs: list[tuple[float, float]] = []
+    for i, level in enumerate(levels):
+        if states[i] != PAYS:
+            continue
+        joined = i > 0 and states[i - 1] == PAYS
+        runs[-1:] = [(runs[-1][0], level)] if joined else [*runs[-1:], (level, level)]
+    return tuple(runs)
+
+
+def _headline(evidence: Evidence, states: Sequence[str], answer: Answer, limit: BreakEven) -> str:
+    by = f"by {evidence.label}, by at least {wording.percent(evidence.rules.min_gain)}"
+    levels = evidence.levels
+    match answer:
+        case Answer.PAYS_UP_TO:
+            where = wording.bounded(limit.at, levels)
+            if limit.at.value == limit.at.low != limit.at.high:  # a guard, or data that are missing, stop it
+                where = wording.users(limit.at.low or levels[0])
+            stop = next(i for i, state in enumerate(states) if state != PAYS)
+            return f"Speculation pays up to {where}{wording.in_flight(limit)} {by}{_broken(evidence, levels[stop])}."
+        case Answer.PAYS_EVERYWHERE:
+            growth = growth_remark(evidence.rows, evidence.baseline, levels)
+            return f"Speculation pays at every tested load ({wording.tested(levels)}) {by}{growth}."
+        case Answer.PAYS_IN_BAND:
+            return f"Speculation pays {wording.ranges(limit.regions)} {by}; elsewhere it does not, or cannot be told."
+        case Answer.NEVER_PAYS:
+            return f"Speculation pays at none of the tested loads ({wording.tested(levels)}) {by}{_best(evidence)}."
+        case _:
+            asked = f"at least {wording.percent(evidence.rules.min_gain)} must be gained by {evidence.label}"
+            return f"Whether speculation pays cannot be told yet{_best(evidence)}; {asked}."
+
+
+def _best(evidence: Evidence) -> str:
+    curve = evidence.curve
+    if not len(curve.levels):
+        return ""
+    level = float(curve.levels[int(curve.mean.argmax())])
+    broken = _broken(evidence, level)
+    return f": the best speed-up is {wording.ratio(curve.ratio(level))}, at {wording.users(level)}{broken}"
+
+
+def _broken(evidence: Evidence, level: float) -> str:
+    found = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
+    return f"; at {wording.users(level)} {' and '.join(found)}" if found else ""
+
+
+def _recommendation(answer: Answer, limit: BreakEven) -> str:
+    match answer:
+        case Answer.PAYS_EVERYWHERE:
+            return "on"
+        case Answer.PAYS_UP_TO:
+            safe = limit.at.low if limit.at.low is not None else limit.at.value
+            return f"on up to {wording.users(math.floor(safe))}" if safe is not None else "on"
+        case Answer.PAYS_IN_BAND:
+            return f"on {wording.ranges(limit.regions)}"
+        case Answer.NEVER_PAYS:
+            return "off"
+        case _:
+            return "measure more"
+
+
+def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
+    """Say why levels are open."""
+    threshold, found = 1 + evidence.rules.min_gain, []
+    for level, state in zip(evidence.levels, states, strict=True):
+        if state != OPEN:
+            continue
+        ratio = evidence.curve.ratio(level)
+        missing = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.NO_DATA]
+        if ratio.value is None:
+            found.append(f"At {wording.users(level)} no valid pair of cells exists.")
+        elif ratio.low is None or ratio.high is None:
+            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} has no interval.")
+        elif ratio.low <= threshold:
+            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
+        else:
+            found.append(f"At {wording.users(level)} {' and '.join(missing)}.")
+    return tuple(found)

@@ -1,0 +1,112 @@
+"""The guards of a decision: what must not get worse, whatever is gained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from loadtest.analyse.compare import Curve, Figures, fit_curve, log_ratios, paired
+from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard
+from loadtest.analyse.summary import GUARD_TAILS
+from loadtest.settings import Decision
+
+Rows = Mapping[tuple[str, float], ArmLevel]
+
+
+def by_arm_level(rows: Sequence[ArmLevel]) -> dict[tuple[str, float], ArmLevel]:
+    """Index the summaries by arm and level."""
+    return {(row.arm, row.level): row for row in rows}
+
+
+def guards(figures: Figures, rows: Rows, baseline: str, candidate: str, levels: Sequence[float],
+           rules: Decision) -> tuple[Guard, ...]:  # fmt: skip
+    """Return the state of every guard at every level."""
+    tails = {name: paired(figures, baseline, candidate, f"ttft_{name}") for name in GUARD_TAILS}
+    ratios = {name: fit_curve(log_ratios(pairs, "higher")) for name, pairs in tails.items()}
+    on_time = _differences(figures, baseline, candidate, "on_time")
+    error = _differences(figures, baseline, candidate, "error_ratio")
+    found: list[Guard] = []
+    for level in levels:
+        found.append(_ttft(level, rows.get((baseline, level)), rows.get((candidate, level)), tails, ratios, rules))
+        found.append(_difference("on_time", level, on_time, -rules.on_time_margin, "the share of tokens on time"))
+        found.append(_difference("error_ratio", level, error, 0.0, "the share of failed requests"))
+    return tuple(found)
+
+
+def _differences(figures: Figures, baseline: str, candidate: str, metric: str) -> Curve:
+    pairs = paired(figures, baseline, candidate, metric)
+    return fit_curve({level: [c - b for b, c in values] for level, values in pairs.items()})
+
+
+def deepest_shared(base: ArmLevel | None, cand: ArmLevel | None) -> str:
+    """Return the deepest of p50, p90, p95 of the TTFT whose bound exists in both arms, or the empty string."""
+    if base is None or cand is None:
+        return ""
+    tails = [row.tails["ttft"] for row in (base, cand)]
+    shared = [name for name in GUARD_TAILS if all(getattr(tail, name).high is not None for tail in tails)]
+    return shared[-1] if shared else ""
+
+
+def _ttft(
+    level: float, base: ArmLevel | None, cand: ArmLevel | None,
+    tails: Mapping[str, Mapping[float, Sequence[tuple[float, float]]]], ratios: Mapping[str, Curve], rules: Decision,
+) -> Guard:  # fmt: skip
+    """Broken only when the ratio's whole interval is beyond the margin and the tail itself is long enough to matter."""
+    statistic = deepest_shared(base, cand)
+    nothing = Guard(name="ttft", level=level, finding=Finding.NO_DATA, statistic=statistic)
+    if cand is None or not statistic:
+        return replace(nothing, sentence="there are too few requests to bound any tail of the time to first token")
+    pairs = tails[statistic].get(level, ())
+    infinite = [math.isinf(c) for _, c in pairs]
+    if pairs and all(infinite) and not any(math.isinf(b) for b, _ in pairs):
+        beyond = Estimate(value=math.inf, low=math.inf, high=math.inf, n=len(pairs))
+        ratio, finding = beyond, Finding.BROKEN
+    elif any(infinite) or any(math.isinf(b) for b, _ in pairs):
+        return replace(nothing, sentence=f"failed requests reach the {statistic} of the time to first token")
+    else:
+        ratio = ratios[statistic].ratio(level)
+        finding = _compared(ratio, 1 + rules.ttft_margin)
+    tail: Estimate = getattr(cand.tails["ttft"], statistic)
+    finding = _excused(finding, tail, rules.ttft_ignore_below_s)
+    return replace(nothing, finding=finding, ratio=ratio, sentence=_ttft_sentence(statistic, ratio, finding))
+
+
+def _excused(finding: Finding, tail: Estimate, ignore_below_s: float) -> Finding:
+    if ignore_below_s <= 0 or tail.value is None:
+        return finding
+    if (tail.high if tail.high is not None else math.inf) <= ignore_below_s:
+        return Finding.HOLDS
+    short = (tail.low if tail.low is not None else 0.0) <= ignore_below_s
+    return Finding.UNPROVEN if finding is Finding.BROKEN and short else finding
+
+
+def _compared(ratio: Estimate, limit: float) -> Finding:
+    if ratio.low is None or ratio.high is None:
+        return Finding.NO_DATA
+    return Finding.BROKEN if ratio.low > limit else Finding.HOLDS if ratio.high <= limit else Finding.UNPROVEN
+
+
+def _ttft_sentence(statistic: str, ratio: Estimate, finding: Finding) -> str:
+    if finding is Finding.NO_DATA or ratio.value is None:
+        return f"the {statistic} of the time to first token has no interval"
+    if math.isinf(ratio.value):
+        return f"the {statistic} of the time to first token is never reached: too many requests fail"
+    change = 100 * (ratio.value - 1)
+    return f"first tokens are {abs(change):.0f} % {'later' if change >= 0 else 'earlier'} ({statistic})"
+
+
+def _difference(name: str, level: float, curve: Curve, limit: float, what: str) -> Guard:
+    """Judge a share by its difference: on_time must not fall by more than its margin, errors must not rise."""
+    change = curve.difference(level)
+    nothing = Guard(name=name, level=level, finding=Finding.NO_DATA, ratio=change, sentence=f"{what} is not known")
+    if change.low is None or change.high is None or change.value is None:
+        return nothing
+    rises = name == "error_ratio"
+    worst, best = (change.low, change.high) if rises else (-change.high, -change.low)
+    bound = limit if rises else -limit
+    finding = Finding.BROKEN if worst > bound else Finding.HOLDS if best <= bound else Finding.UNPROVEN
+    points = 100 * abs(change.value)
+    direction = "higher" if change.value > 0 else "lower"
+    said = f"{what} is {points:.1f} points {direction}" if points >= 0.05 else f"{what} is the same"
+    return replace(nothing, finding=finding, sentence=said)

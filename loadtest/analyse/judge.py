@@ -1,0 +1,246 @@
+"""A run folder in, a judgement out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from loadtest.analyse import wording
+from loadtest.analyse.breakeven import Translation, break_even, translated
+from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
+from loadtest.analyse.counters import growth
+from loadtest.analyse.decide import EXITS, Evidence, decide
+from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
+from loadtest.analyse.guards import by_arm_level, guards
+from loadtest.analyse.metrics import BY_NAME
+from loadtest.analyse.results import (
+    Answer,
+    ArmLevel,
+    BreakEven,
+    CellView,
+    Comparability,
+    Decision,
+    Judgement,
+)
+from loadtest.analyse.run_validity import RunFacts, run_marks
+from loadtest.analyse.summary import Measured, arm_levels, measure
+from loadtest.analyse.table import Requests, derive
+from loadtest.analyse.validity import CellFacts, Mark, cell_marks
+from loadtest.experiment import from_document
+from loadtest.record import CellRecord, Scrape, read_cells, read_requests, read_run, read_scrapes
+from loadtest.settings import Experiment
+
+
+def judge(folder: Path) -> Judgement:
+    """Judge the run in a folder. Raises UsageError when it holds none, or one of a newer schema."""
+    run = read_run(folder)
+    return judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Analysed:
+    """A run, reduced."""
+
+    run: Mapping[str, Any]
+    experiment: Experiment
+    baseline: str
+    candidate: str | None
+    cells: Sequence[CellRecord]
+    valid: Sequence[CellRecord]
+    levels: tuple[float, ...]
+    requests: Requests
+    measured: Mapping[int, Measured]
+    scrapes: ByCell
+    rows: tuple[ArmLevel, ...]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms, baseline first."""
+        return (self.baseline,) if self.candidate is None else (self.baseline, self.candidate)
+
+    def of(self, arm: str, level: float | None = None) -> list[CellRecord]:
+        """Return the valid cells of an arm, at one level or at all."""
+        return [c for c in self.valid if c.arm == arm and level in (None, c.level)]
+
+
+def judge_data(
+    run: Mapping[str, Any], cells: Sequence[CellRecord], scrapes: Sequence[Scrape], requests_table: pa.Table
+) -> Judgement:
+    """Judge what a run left: its header, cells, scrapes and requests (REQUEST_SCHEMA)."""
+    experiment = from_document(run["experiment"])
+    requests = derive(requests_table, cells, experiment.decision.reading_pace)
+    grouped = scrapes_by_cell(scrapes)
+    measured = measure(requests, cells)
+    marks = {c.cell: cell_marks(_facts(c, measured[c.cell], grouped, experiment)) for c in cells}
+    valid = [c for c in cells if not any(mark.invalid for mark in marks[c.cell])]
+    baseline, candidate = str(run["baseline"]), run.get("candidate")
+    levels = tuple(sorted({c.level for c in cells}))
+    arms = [baseline] if candidate is None else [baseline, str(candidate)]
+    analysed = _Analysed(
+        run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=cells, valid=valid,
+        levels=levels, requests=requests, measured=measured, scrapes=grouped,
+        rows=arm_levels(requests, valid, measured, grouped, arms, levels),
+    )  # fmt: skip
+    views = tuple(_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
+    return _alone(analysed, views) if candidate is None else _compared(analysed, views)
+
+
+def _facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment) -> CellFacts:
+    own = scrapes.get(cell.cell, ())
+    return CellFacts(
+        measured=measured,
+        users=int(cell.level),
+        thinks=experiment.load.think_time > 0,
+        window=growth(own, "window_open", "window_close"),
+        whole=growth(own, "idle_before", "idle_after"),
+    )
+
+
+def _view(cell: CellRecord, measured: Measured, marks: Sequence[Mark], scrapes: ByCell) -> CellView:
+    whole = growth(scrapes.get(cell.cell, ()), "idle_before", "idle_after")
+    figures = measured.figures
+    opened, closed = cell.window_open_s, cell.window_close_s
+    return CellView(
+        cell=cell.cell,
+        arm=cell.arm,
+        level=cell.level,
+        block=cell.block,
+        valid=not any(mark.invalid for mark in marks),
+        marks=tuple(mark.sentence for mark in marks),
+        window_s=None if opened is None or closed is None else closed - opened,
+        requests=measured.requests,
+        failed=measured.failed,
+        in_flight=cell.in_flight_mean,
+        output_tokens_per_s=_present(figures["output_tokens_per_s"]),
+        ttft_p50_s=_present(figures["ttft_p50"]),
+        e2e_mean_s=_present(figures["e2e"]),
+        lateness_p99_s=cell.lateness_p99_s,
+        cpu_ratio=cell.client_cpu_ratio,
+        hub_lag_p99_s=cell.hub_lag_p99_s,
+        coalesced_ratio=cell.coalesced_ratio,
+        tokens_client=measured.tokens_client,
+        tokens_server=_count(whole.get("generation_tokens")) if whole else None,
+        requests_client=measured.requests_client,
+        requests_server=_count(whole.get("requests")) if whole else None,
+        opened_s=opened,
+        closed_s=closed,
+    )
+
+
+def _present(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _count(value: float) -> int | None:
+    return None if value != value else round(value)
+
+
+def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
+    return run_marks(
+        RunFacts(
+            run=a.run, baseline=a.baseline, candidate=a.candidate, cells=a.cells, valid=a.valid, measured=a.measured,
+            arm_levels=a.rows, counters={arm: window_growth(a.of(arm), a.scrapes) for arm in a.arms},
+            bodies_differ=pairs.bodies_differ if pairs else 0, pairs=pairs.count if pairs else 0,
+        )
+    )  # fmt: skip
+
+
+def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
+    """One server: curves and tails, and no word on speculation."""
+    marks = _run_marks(a, None)
+    return Judgement(
+        decision=_refused(marks) or _measured(a, "one server was measured"),
+        arms=a.arms,
+        levels=a.levels,
+        arm_levels=a.rows,
+        speedups=(),
+        break_evens=(),
+        why=(),
+        cells=views,
+        comparability=(),
+        notes=tuple(mark.sentence for mark in marks if not mark.invalid),
+    )
+
+
+def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
+    candidate = str(a.candidate)
+    figures = {(c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid}
+    by_metric = curves(figures, a.baseline, candidate)
+    pairs = pair_requests(a.requests.frame, [c.cell for c in a.valid], a.baseline, candidate)
+    marks = _run_marks(a, pairs)
+    index = by_arm_level(a.rows)
+    evidence = Evidence(
+        levels=a.levels, rules=a.experiment.decision, curves=by_metric, rows=index, baseline=a.baseline,
+        candidate=candidate, in_flight=_translation(a, "in_flight"), running=_translation(a, "running"),
+        guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision),
+    )  # fmt: skip
+    return Judgement(
+        decision=_refused(marks) or _unjudged(a) or decide(evidence),
+        arms=a.arms,
+        levels=a.levels,
+        arm_levels=a.rows,
+        speedups=speedups(by_metric),
+        break_evens=_break_evens(by_metric, evidence),
+        why=tuple(
+            explain_level(level, a.of(a.baseline, level), a.of(candidate, level), a.scrapes) for level in a.levels
+        ),
+        cells=views,
+        comparability=tuple(_comparability(row) for row in a.run.get("comparability") or []),
+        notes=tuple(mark.sentence for mark in marks if not mark.invalid),
+        slower_share=pairs.slower,
+        median_pair=pairs.median,
+    )
+
+
+def _comparability(row: Mapping[str, Any]) -> Comparability:
+    return Comparability(**{name: str(row.get(name, "")) for name in ("item", "baseline", "candidate", "source", "kind")})
+
+
+def _break_evens(by_metric: Mapping[str, Curve], evidence: Evidence) -> tuple[BreakEven, ...]:
+    found = []
+    for name, curve in by_metric.items():
+        even = translated(break_even(curve, name), evidence.in_flight, evidence.running)
+        found.append(replace(even, sentence=wording.break_even(even, BY_NAME[name].label, evidence.levels)))
+    return tuple(found)
+
+
+def _translation(a: _Analysed, quantity: str) -> Translation:
+    """Average a measured quantity over the arms at each level where all have it."""
+    by_level: dict[float, float] = {}
+    for level in a.levels:
+        seen = [getattr(row, quantity) for row in a.rows if row.level == level]
+        if seen and None not in seen:
+            by_level[level] = sum(seen) / len(seen)
+    return Translation(by_level=by_level)
+
+
+def _refused(marks: Sequence[Mark]) -> Decision | None:
+    """Return the answer of an invalid run; its figures are shown and not judged."""
+    reasons = tuple(mark.sentence for mark in marks if mark.invalid)
+    if not reasons:
+        return None
+    return Decision(
+        answer=Answer.INVALID,
+        exit_code=int(EXITS[Answer.INVALID]),
+        headline=f"This run is invalid and not judged. {reasons[0]}",
+        recommendation="measure again",
+        reasons=reasons,
+    )
+
+
+def _unjudged(a: _Analysed) -> Decision | None:
+    if a.run.get("smoke"):
+        return _measured(a, "a smoke run only shows that everything works")
+    return _measured(a, "the run was asked to measure only") if a.run.get("measure_only") else None
+
+
+def _measured(a: _Analysed, why: str) -> Decision:
+    return Decision(
+        answer=Answer.MEASURED,
+        exit_code=int(EXITS[Answer.MEASURED]),
+        headline=f"Nothing was judged: {why}, at {wording.tested(a.levels)}.",
+    )

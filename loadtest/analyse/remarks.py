@@ -1,0 +1,114 @@
+"""What a reader must know next to the answer: metrics that disagree, how far saturation is, what would settle it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from loadtest.analyse import wording
+from loadtest.analyse.breakeven import break_even
+from loadtest.analyse.compare import Curve
+from loadtest.analyse.guards import Rows
+from loadtest.analyse.metrics import BY_NAME
+from loadtest.analyse.results import BreakEven, Crossing, Finding, Guard
+
+OTHERS = ("e2e", "tpot", "output_tokens_per_s")  # compared with the deciding metric by their break-even
+OUT_OF_REACH = 100  # more blocks than this are not proposed
+
+
+def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[float]) -> str:
+    """Say where the first token is later, and which other metric has another break-even; empty when nothing differs."""
+    parts = [_later(curves["ttft"])] if metric != "ttft" and "ttft" in curves else []
+    own = break_even(curves[metric], metric)
+    for name in OTHERS:
+        if name == metric or name not in curves:
+            continue
+        other = break_even(curves[name], name)
+        if _disagree(own, other):
+            parts.append(wording.break_even(other, BY_NAME[name].label, levels))
+    return " ".join(part for part in parts if part)
+
+
+def _later(curve: Curve) -> str:
+    """Describe the top levels at which the first token is proven later, if there are any."""
+    late = curve.mean + curve.half < 0  # NaN is not below
+    first = len(late)
+    while first and late[first - 1]:
+        first -= 1
+    if first == len(late):
+        if not late.any():
+            return ""
+        at = [float(x) for x in curve.levels[late]]
+        return f"First tokens are {_spread(curve.mean[late])} later at {', '.join(map(wording.load, at))} users."
+    where = "at every tested load" if first == 0 else f"from {wording.users(float(curve.levels[first]))} on"
+    return f"First tokens are {_spread(curve.mean[first:])} later {where}."
+
+
+def _spread(mean: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    later = 100 * (np.exp(-mean) - 1)
+    low, high = float(later.min()), float(later.max())
+    return f"{low:.0f} %" if f"{low:.0f}" == f"{high:.0f}" else f"{low:.0f} to {high:.0f} %"
+
+
+def _disagree(own: BreakEven, other: BreakEven) -> bool:
+    unsettled = (Crossing.NO_DATA, Crossing.CANNOT_TELL)
+    if other.form in unsettled or own.form in unsettled:
+        return False
+    if own.form is not other.form:
+        return True
+    ends = [(x.low or 0.0, math.inf if x.high is None else x.high) for x in (own.at, other.at)]
+    return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+
+
+def growth_remark(rows: Rows, baseline: str, levels: Sequence[float]) -> str:
+    """Say how far from saturation the top load is: the growth of the baseline's throughput over the last doubling."""
+    if len(levels) < 2:
+        return ""
+    for metric in ("output_tokens_per_s", "requests_per_s"):
+        ends = [rows[baseline, level].means[metric].value for level in levels[-2:] if (baseline, level) in rows]
+        if len(ends) == 2 and ends[0] and ends[1]:
+            doublings = math.log2(levels[-1] / levels[-2])
+            growth = (ends[1] / ends[0]) ** (1 / doublings) - 1
+            verb = f"still grew by {100 * growth:.0f} %" if growth >= 0.005 else "no longer grew"
+            return f"; throughput of the baseline {verb} over the last doubling"
+    return ""
+
+
+def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], guards: Sequence[Guard]) -> str:
+    """Say how many more blocks would settle the open levels, if the noise stays: half-widths shrink with √blocks."""
+    if not undecided:
+        return ""
+    if not len(curve.levels) or np.isnan(curve.half).all():
+        return "At least 3 blocks: without two valid pairs at some load there is no interval."
+    needed = {level: more for level in undecided if (more := more_blocks(curve, threshold, level)) is not None}
+    near = {level: more for level, more in needed.items() if more <= OUT_OF_REACH}
+    if near:
+        level = max(near, key=lambda x: near[x])
+        plural = "s" if near[level] > 1 else ""
+        return f"About {near[level]} more block{plural} would settle {_list(sorted(near))}, if the noise stays as it is."
+    if needed:
+        return f"The speed-up at {_list(sorted(needed))} is too close to {threshold:.2f} for more blocks to settle it soon."
+    names = sorted({g.name for g in guards if g.level in undecided and g.finding is Finding.NO_DATA})
+    if names:
+        return f"Longer windows, or a server that says more: {', '.join(names)} has no data at {_list(undecided)}."
+    return f"Valid cells of both servers at {_list(undecided)}."
+
+
+def _list(levels: Sequence[float]) -> str:
+    return wording.users(levels[0]) if len(levels) == 1 else ", ".join(wording.load(x) for x in levels) + " users"
+
+
+def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:
+    """Return how many blocks beside those there are would take the threshold out of the interval, or None."""
+    found = curve.at(level)
+    if found is None or math.isnan(found[1]):
+        return None
+    mean, half, sample = found
+    distance = abs(mean - math.log(threshold))
+    if distance >= half:
+        return None
+    if distance <= half / 1000:
+        return OUT_OF_REACH + 1
+    return max(1, math.ceil(len(sample) * (half / distance) ** 2) - len(sample))

@@ -1,0 +1,140 @@
+"""What each cell, and each arm at a level over its blocks, measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loadtest.analyse.explain import ByCell, window_gauge
+from loadtest.analyse.metrics import METRICS, Kind, Metric
+from loadtest.analyse.results import ArmLevel, Estimate, Tail
+from loadtest.analyse.stats import Sample, dispersion, mean_estimate, merged, quantile_estimate
+from loadtest.analyse.table import CellRows, Requests
+from loadtest.record import CellRecord
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+GUARD_TAILS = ("p50", "p90", "p95")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One cell's figures: every metric by name, the percentiles of ttft by `ttft_p50` …, and its counts."""
+
+    record: CellRecord
+    figures: dict[str, float]
+    requests: int  # due in the window
+    failed: int
+    outcomes: dict[str, int]
+    finish_reasons: dict[str, int]
+    output_tokens_mean: float  # of the requests due in the window that ended well
+    tokens_client: int  # of the whole cell, idle to idle
+    requests_client: int  # that ended well in the whole cell
+    exact: bool  # every request of the cell ended well and said how many tokens it had
+
+
+def measure(requests: Requests, cells: Sequence[CellRecord]) -> dict[int, Measured]:
+    """Reduce every cell to its figures, by cell number."""
+    return {record.cell: _measure(record, requests.cell(record)) for record in cells}
+
+
+def _measure(record: CellRecord, rows: CellRows) -> Measured:
+    figures = {metric.name: metric.figure(rows) for metric in METRICS}
+    ttft = next(m for m in METRICS if m.name == "ttft")
+    assert ttft.values is not None
+    sample = ttft.values(rows)
+    figures.update({f"ttft_{name}": sample.quantile(QUANTILES[name]) for name in GUARD_TAILS})
+    measured, frame = rows.measured, rows.frame
+    said = frame["output_tokens"].to_numpy()
+    ended_well = measured & rows.ok & (said >= 0)
+    return Measured(
+        record=record,
+        figures=figures,
+        requests=int(measured.sum()),
+        failed=int((measured & ~rows.ok).sum()),
+        outcomes=_counts(rows, "outcome", failed_too=True),
+        finish_reasons=_counts(rows, "finish_reason", failed_too=False),
+        output_tokens_mean=float(said[ended_well].mean()) if ended_well.any() else math.nan,
+        tokens_client=int(said[said >= 0].sum()),
+        requests_client=int(rows.ok.sum()),
+        exact=bool(len(said) and rows.ok.all() and (said >= 0).all()),
+    )
+
+
+def _counts(rows: CellRows, column: str, *, failed_too: bool) -> dict[str, int]:
+    chosen = rows.frame.loc[rows.measured if failed_too else rows.measured & rows.ok, column]
+    return {str(name): int(count) for name, count in chosen.value_counts().items() if count}
+
+
+def arm_levels(
+    requests: Requests, valid: Sequence[CellRecord], measured: Mapping[int, Measured], scrapes: ByCell,
+    arms: Sequence[str], levels: Sequence[float],
+) -> tuple[ArmLevel, ...]:  # fmt: skip
+    """Summarise every arm at every level over its valid cells."""
+    rows: list[ArmLevel] = []
+    for arm in arms:
+        by_level = {level: [c for c in valid if c.arm == arm and c.level == level] for level in levels}
+        tails = {m.name: _tails(requests, by_level, measured, m) for m in METRICS if m.values is not None}
+        for level, cells in by_level.items():
+            own = [measured[c.cell] for c in cells]
+            rows.append(
+                ArmLevel(
+                    arm=arm,
+                    level=level,
+                    requests=sum(m.requests for m in own),
+                    failed=sum(m.failed for m in own),
+                    means={m.name: mean_estimate([cell.figures[m.name] for cell in own]) for m in METRICS},
+                    tails={name: tail[level] for name, tail in tails.items()},
+                    in_flight=mean_estimate([_number(c.in_flight_mean) for c in cells]).value,
+                    running=window_gauge(cells, scrapes, "running"),
+                    waiting=window_gauge(cells, scrapes, "waiting"),
+                    kv_use=window_gauge(cells, scrapes, "kv_use"),
+                    outcomes=_added([m.outcomes for m in own]),
+                    finish_reasons=_added([m.finish_reasons for m in own]),
+                )
+            )
+    return tuple(rows)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = sorted({name for count in counts for name in count})
+    return {name: sum(count.get(name, 0) for count in counts) for name in names}
+
+
+def _tails(
+    requests: Requests, by_level: Mapping[float, Sequence[CellRecord]], measured: Mapping[int, Measured], metric: Metric
+) -> dict[float, Tail]:
+    """Return the percentiles by level; their design effect is estimated over all levels of the arm."""
+    assert metric.values is not None
+    blocks: dict[float, list[Sample]] = {
+        level: [metric.values(requests.cell(c)) for c in cells] for level, cells in by_level.items()
+    }
+    pooled = {level: merged(samples) for level, samples in blocks.items()}
+    effects = {name: _design_effect(blocks, pooled, q) for name, q in QUANTILES.items()}
+    tails: dict[float, Tail] = {}
+    for level, sample in pooled.items():
+        count = sum(measured[c.cell].requests for c in by_level[level])
+        # One block shows nothing of how alike the chunks of a request are: a request then counts as one value.
+        alike = sample.size / count if metric.kind is Kind.POOLED and count else 1.0
+        shown: dict[str, Estimate] = {}
+        for name, q in QUANTILES.items():
+            effect = effects[name]
+            shown[name] = quantile_estimate(sample, q, alike if effect is None else effect)
+        deepest = [name for name, estimate in shown.items() if estimate.high is not None]
+        tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "")
+    return tails
+
+
+def _design_effect(
+    blocks: Mapping[float, Sequence[Sample]], pooled: Mapping[float, Sample], q: float
+) -> float | None:
+    chi_square, dof = 0.0, 0
+    for level, samples in blocks.items():
+        if pooled[level].size:
+            more = dispersion(samples, pooled[level].quantile(q))
+            chi_square, dof = chi_square + more[0], dof + more[1]
+    return max(1.0, chi_square / dof) if dof else None

@@ -1,0 +1,319 @@
+"""One request and its answer on one connection, from the first byte sent to the end of the stream.
+
+Everything here runs in callbacks of the hub, without a switch of greenlets per read; the user's greenlet wakes once, at
+the end. Deadlines cost one timer per request, which is armed again only when it fires too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gevent.event import Event
+from gevent.hub import get_hub
+
+from loadtest.drive.clock import Clock
+from loadtest.drive.connection import Connection
+from loadtest.drive.deltas import Deltas
+from loadtest.drive.failure import Failure, counted, printable
+from loadtest.drive.refusal import is_stream, refusal
+from loadtest.drive.sse import EventSplitter
+from loadtest.drive.wire import Reply
+from loadtest.record import Outcome, Request
+from loadtest.settings import Limits
+
+BODY_LIMIT = 64 * 1024  # bytes of an answer that is no event stream
+TAIL_S = 0.01  # how long the end of the body may follow [DONE]; later, the connection is given up
+_DRAIN_READS = 256  # reads made before a deadline is judged: 16 MiB, more than a receive buffer holds
+
+
+class Exchange:
+    """Runs one request over a connection and fills its record; `lost` tells that not one byte of an answer came."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        record: Request,
+        clock: Clock,
+        limits: Limits,
+        on_first: Callable[[], object] | None,
+    ) -> None:
+        self._connection = connection
+        self._record = record
+        self._clock = clock
+        self._origin_ns = clock.origin_ns
+        self._limits = limits
+        self._on_first = on_first
+        self._reply = Reply()
+        self._splitter = EventSplitter()
+        self._deltas = Deltas(record)
+        self._text: bytearray | None = None  # the body, where it is no event stream
+        self._answered = False  # a byte has come
+        self._headed = False  # the head has come
+        self._kernel_reads = 0
+        self._user_reads = 0
+        self._lag_ns = 0
+        self._sent_s = 0.0
+        self._total_until_s = 0.0
+        self._tail_until_s = 0.0  # above 0: the request is settled, the end of the body is still to come
+        self._timer: Any = None
+        self._over = Event()
+        self._settled = False
+        self.crash: Exception | None = None
+        self.lost = False
+
+    def run(self, request: bytes) -> None:
+        """Send the request and wait until the exchange is over; the record then holds the outcome."""
+        record = self._record
+        self._connection.reader.start(self._on_readable)
+        try:
+            self._sent_s = self._clock.now_s()
+            if not record.sent_s >= 0:  # else this is the second attempt, and the first one counts
+                record.sent_s = self._sent_s
+            self._guarded(self._send, request)
+            self._total_until_s = record.sent_s + self._limits.total_s
+            if not self._settled:
+                self._arm(min(self._sent_s + self._limits.first_token_s, self._total_until_s))
+            self._over.wait()
+        finally:
+            self._release()
+            self._deltas.close()
+            if self._kernel_reads:
+                record.stamp_source = "mixed" if self._user_reads else "kernel"
+            record.lag_max_s = self._lag_ns * 1e-9
+        if self.crash is not None:
+            raise self.crash
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection can carry another request."""
+        return self._reply.complete and self._reply.keep_alive and self._connection.all_sent
+
+    # ---- sending
+
+    def _send(self, request: bytes) -> None:
+        try:
+            if not self._connection.send(request):
+                self._connection.writer.start(self._guarded, self._send_more)
+        except OSError as error:
+            self._send_failed(error)
+
+    def _send_more(self) -> None:
+        try:
+            if self._connection.send_more():
+                self._connection.writer.stop()
+        except OSError as error:
+            self._send_failed(error)
+
+    def _send_failed(self, error: OSError) -> None:
+        """A server may refuse a request before it has read it all: what it said is still to be read."""
+        self._connection.writer.stop()
+        self._drain()
+        self._broken(error)
+
+    # ---- reading
+
+    def _on_readable(self) -> None:
+        try:
+            self._read()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except Exception as error:  # noqa: BLE001  # sorted out in one place
+            self._failed(error)
+
+    def _guarded(self, step: Callable[..., None], *given: Any) -> None:
+        """Run one step of the exchange; nothing may reach the hub."""
+        try:
+            step(*given)
+        except Exception as error:  # noqa: BLE001  # sorted out in one place
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, BlockingIOError | InterruptedError):
+            return
+        if isinstance(error, Failure):
+            self._finish(error)
+        elif isinstance(error, OSError):
+            self._broken(error)
+        else:  # our own mistake: it is raised again in the user's greenlet
+            self.crash = error
+            self._finish(Failure(Outcome.CLIENT_ERROR, f"loadtest failed: {error!r}"))
+
+    def _drain(self) -> None:
+        """Read what has already arrived."""
+        for _ in range(_DRAIN_READS):
+            if self._over.is_set():
+                return
+            try:
+                self._read()
+            except BlockingIOError:
+                return
+
+    def _read(self) -> None:
+        connection = self._connection
+        data = connection.receive()
+        if data is None:
+            return
+        if not data:
+            self._closed()
+            return
+        at_s = (connection.arrived_ns - self._origin_ns) * 1e-9
+        if not self._answered:
+            self._record.headers_s = at_s
+            self._answered = True
+        if connection.kernel:
+            self._kernel_reads += 1
+            if connection.lag_ns > self._lag_ns:  # max() costs a call
+                self._lag_ns = connection.lag_ns
+        else:
+            self._user_reads += 1
+        reply = self._reply
+        broken = reply.feed(data)
+        if reply.ready and not self._headed:
+            self._take_head()
+        if reply.pieces:
+            self._take_body(reply.pieces, at_s)
+        if reply.complete:
+            self._whole(at_s)
+        elif broken is not None:
+            raise broken
+
+    def _take_head(self) -> None:
+        self._headed = True
+        self._record.http_status = self._reply.status
+        if not is_stream(self._reply):
+            self._text = bytearray()
+
+    def _take_body(self, pieces: list[bytes], at_s: float) -> None:
+        if self._text is not None:
+            self._text += b"".join(pieces)
+            pieces.clear()
+            if len(self._text) > BODY_LIMIT:
+                del self._text[BODY_LIMIT:]
+                self._whole(at_s)
+            return
+        before = len(self._record.chunk_s)
+        try:
+            for piece in pieces:
+                self._take_events(piece, at_s)
+        finally:
+            pieces.clear()
+            came = len(self._record.chunk_s) - before
+            if came > 1:
+                self._record.coalesced += came - 1
+            if came and not before and self._on_first is not None:
+                self._on_first()
+
+    def _take_events(self, piece: bytes, at_s: float) -> None:
+        if self._settled:  # what follows [DONE] is not read
+            return
+        deltas = self._deltas
+        for name, data in self._splitter.feed(piece):
+            deltas.take(name, data, at_s)
+            if deltas.done:
+                self._settle(deltas.verdict(), at_s)
+                self._tail_until_s = self._clock.now_s() + TAIL_S
+                self._arm(self._tail_until_s)
+                return
+
+    # ---- ends
+
+    def _whole(self, at_s: float) -> None:
+        """The body ended: where its framing says, with the connection where it says nothing, or at the limit."""
+        if self._text is not None:
+            self._settle(refusal(self._reply, self._text), at_s)
+        else:
+            self._settle(self._deltas.verdict(), at_s)
+        self._release()
+
+    def _closed(self) -> None:
+        """The server closed the connection."""
+        if (self._headed and not self._reply.framed) or self._settled or self._text is not None:
+            self._whole(self._clock.now_s())
+        else:
+            self._cut("the server closed the connection")
+
+    def _broken(self, error: OSError) -> None:
+        """The connection broke."""
+        if self._settled or self._text:
+            self._whole(self._clock.now_s())
+        elif isinstance(error, ConnectionResetError | BrokenPipeError):
+            self._cut("the connection was reset")
+        else:
+            self._cut(f"the connection broke ({printable(error.strerror or str(error))})")
+
+    def _cut(self, what: str) -> None:
+        if not self._answered:
+            self.lost = True
+            what += " without an answer"
+        elif not self._headed:
+            what += " within the response headers"
+        self._finish(Failure(Outcome.TRUNCATED, what))
+
+    def _finish(self, failure: Failure) -> None:
+        self._settle(failure, self._clock.now_s())
+        self._release()
+
+    def _settle(self, failure: Failure | None, at_s: float) -> None:
+        """Write the outcome, once."""
+        if self._settled:
+            return
+        self._settled = True
+        record = self._record
+        record.end_s = at_s
+        if failure is None:
+            record.outcome, record.error = Outcome.OK.value, ""
+        else:
+            record.outcome = failure.outcome.value
+            record.error = failure.text
+            if self._headed and self._text is None:
+                record.error += f" after {counted(len(record.chunk_s), 'chunk')}"
+
+    def _release(self) -> None:
+        """Let go of the connection and wake the user's greenlet."""
+        self._connection.reader.stop()
+        self._connection.writer.stop()
+        self._disarm()
+        self._over.set()
+
+    # ---- deadlines
+
+    def _arm(self, at_s: float) -> None:
+        self._disarm()
+        self._timer = get_hub().loop.timer(max(at_s - self._clock.now_s(), 0.0))
+        self._timer.start(self._guarded, self._check_deadlines, update=True)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def _check_deadlines(self) -> None:
+        self._drain()  # a busy client may be late: what lies in the socket arrived in time
+        if self._over.is_set():
+            return
+        deadline_s, failure = self._deadline()
+        now_s = self._clock.now_s()
+        if now_s < deadline_s:
+            self._arm(deadline_s)
+        elif self._text is not None:
+            self._whole(now_s)
+        else:
+            self._finish(failure)
+
+    def _deadline(self) -> tuple[float, Failure]:
+        """Return the next deadline and what it means to miss it. Only events with tokens move it, comments do not."""
+        limits, chunks = self._limits, self._record.chunk_s
+        if chunks:
+            next_s = chunks[-1] + limits.stall_s
+            failure = Failure(Outcome.STALLED, f"no token came for {limits.stall_s:g} s")
+        else:
+            next_s = self._sent_s + limits.first_token_s
+            failure = Failure(Outcome.TIMEOUT, f"no token came within {limits.first_token_s:g} s")
+        if self._tail_until_s:
+            next_s = self._tail_until_s  # already settled: the failure is not written
+        if next_s <= self._total_until_s:
+            return next_s, failure
+        text = f"the request was not finished within {limits.total_s:g} s"
+        return self._total_until_s, Failure(Outcome.TIMEOUT, text)

@@ -1,0 +1,49 @@
+"""Names an answer that is no event stream: an error status, a redirect, a JSON document."""
+
+from __future__ import annotations
+
+import orjson
+
+from loadtest.drive.deltas import error_message
+from loadtest.drive.failure import Failure, printable
+from loadtest.drive.wire import Reply
+from loadtest.record import Outcome
+
+
+def is_stream(reply: Reply) -> bool:
+    """Return whether a head announces an event stream. Raises Failure for a compressed body: none was asked for."""
+    coding = reply.headers.get(b"content-encoding", b"").strip().lower()
+    if coding not in (b"", b"identity"):
+        named = printable(coding.decode("latin-1"), 40)
+        raise Failure(Outcome.PROTOCOL_ERROR, f"the answer is compressed ({named}), although it was asked not to be")
+    kind = reply.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    return reply.status == 200 and kind == b"text/event-stream"
+
+
+def refusal(reply: Reply, text: bytes | bytearray) -> Failure:
+    """Return the failure that an answer with the body `text` amounts to."""
+    try:
+        said = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        said = None
+    message = printable(text.decode("utf-8", "replace")) if said is None else error_message(said)
+    if reply.status == 200:
+        if isinstance(said, dict) and said.get("error") is not None:
+            return Failure(Outcome.STREAM_ERROR, f"the server answered with an error and status 200: {message}")
+        kind = printable(reply.headers.get(b"content-type", b"no type").decode("latin-1"), 60)
+        return Failure(Outcome.PROTOCOL_ERROR, f"the server answered with {kind}, not with an event stream")
+    outcome = Outcome.RATE_LIMITED if reply.status == 429 else Outcome.HTTP_ERROR
+    sentence = f"HTTP {reply.status}{_where_to(reply)}{_when_again(reply)}"
+    return Failure(outcome, f"{sentence}: {message}" if message else sentence)
+
+
+def _where_to(reply: Reply) -> str:
+    target = reply.headers.get(b"location")
+    if target is None or not 300 <= reply.status < 400:
+        return ""
+    return f" to {printable(target.decode('latin-1'))} (redirects are not followed)"
+
+
+def _when_again(reply: Reply) -> str:
+    wait = reply.headers.get(b"retry-after")
+    return "" if wait is None else f", Retry-After {printable(wait.decode('latin-1'), 60)}"

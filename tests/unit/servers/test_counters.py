@@ -1,0 +1,56 @@
+"""Counters, read from a real vLLM's exposition."""
+
+from pathlib import Path
+
+from loadtest.servers.counters import is_idle, parse_exposition
+
+DATA = Path(__file__).parents[2] / "data" / "metrics"
+
+
+def test_the_figures_of_a_real_exposition():
+    values, positions = parse_exposition((DATA / "vllm-0.32-ngram-after.txt").read_text())
+    assert values["vllm:spec_decode_num_drafts_total"] == 327
+    assert values["vllm:spec_decode_num_draft_tokens_total"] == 1260
+    assert values["vllm:spec_decode_num_accepted_tokens_total"] == 585
+    assert positions == [211, 178, 123, 73]
+    assert sum(positions) == 585
+    assert values["vllm:generation_tokens_total"] == 1152
+    assert values["vllm:request_success_total"] == 18
+    assert values["vllm:inter_token_latency_seconds_count"] == 570
+    assert values["vllm:inter_token_latency_seconds_sum"] == 10.744897542997023
+    assert values["vllm:kv_cache_usage_perc"] == 0
+    assert "vllm:cache_config_info" not in values
+    assert is_idle(values) is True
+
+
+def test_labels_are_summed_shares_averaged_and_twins_left_out():
+    text = """# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 5.0
+vllm:generation_tokens_total{engine="1",model_name="m"} 7.0
+vllm:generation_tokens_created{engine="0",model_name="m"} 1.7e+09
+vllm:kv_cache_usage_perc{engine="0"} 0.2
+vllm:kv_cache_usage_perc{engine="1"} 0.4
+vllm:num_requests_running{engine="0"} 1
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} 2
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 3
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="0"} 4
+vllm:weird_total NaN
+python_info{version="3"} 1.0
+"""
+    values, positions = parse_exposition(text)
+    assert values["vllm:generation_tokens_total"] == 12
+    assert round(values["vllm:kv_cache_usage_perc"], 9) == 0.3
+    assert positions == [7, 2]
+    assert set(values) == {
+        "vllm:generation_tokens_total",
+        "vllm:kv_cache_usage_perc",
+        "vllm:num_requests_running",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    }
+    assert is_idle(values) is False
+
+
+def test_a_text_without_our_families_says_nothing():
+    assert parse_exposition("") == ({}, [])
+    assert parse_exposition("<html>not metrics</html>") == ({}, [])
+    assert is_idle({}) is None

@@ -1,0 +1,69 @@
+"""Comparability: each kind of difference, by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from loadtest.servers.identity import Identity, compare, flatten
+
+BASE = Identity(
+    kind="vllm", model="m", model_root="org/m", max_model_len=4096, version="0.33.0", probe_tokens=30, speculates=False,
+    config={"speculative_config": None, "scheduler_config.max_num_seqs": 256, "cache_config.num_gpu_blocks": 9000,
+            "cache_config.enable_prefix_caching": True, "parallel_config.data_parallel_rpc_port": 29550},
+)  # fmt: skip
+SPEC = replace(
+    BASE, speculates=True, method="eagle3", num_speculative_tokens=3,
+    config={"speculative_config.method": "eagle3", "speculative_config.num_speculative_tokens": 3,
+            "scheduler_config.max_num_seqs": 256, "cache_config.num_gpu_blocks": 8200,
+            "cache_config.enable_prefix_caching": True, "parallel_config.data_parallel_rpc_port": 31000},
+)  # fmt: skip
+
+
+def _kinds(baseline: Identity, candidate: Identity) -> dict[str, str]:
+    return {row["item"]: row["kind"] for row in compare(baseline, candidate)}
+
+
+def test_a_good_pair_differs_only_in_speculation_and_its_consequences():
+    kinds = _kinds(BASE, SPEC)
+    assert kinds["speculation"] == "expected"
+    assert kinds["speculative_config.method"] == "expected"
+    assert kinds["cache_config.num_gpu_blocks"] == "consequence"
+    assert "parallel_config.data_parallel_rpc_port" not in kinds
+    assert "violation" not in kinds.values()
+
+
+@pytest.mark.parametrize(
+    ("candidate", "item"),
+    [
+        (replace(SPEC, model_root="org/other"), "model"),
+        (replace(SPEC, version="0.32.0"), "version"),
+        (replace(SPEC, kind="openai"), "kind of server"),
+        (replace(SPEC, probe_tokens=31), "tokenizer (tokens of a probe text)"),
+        (replace(SPEC, config=SPEC.config | {"scheduler_config.max_num_seqs": 48}), "scheduler_config.max_num_seqs"),
+        (
+            replace(SPEC, config=SPEC.config | {"cache_config.enable_prefix_caching": False}),
+            "cache_config.enable_prefix_caching",
+        ),
+        (replace(SPEC, speculates=False), "speculation"),
+    ],
+)
+def test_each_wrong_pair_is_caught_by_name(candidate, item):
+    assert _kinds(BASE, candidate)[item] == "violation"
+
+
+def test_speculation_on_both_sides_or_swapped_arms_are_violations():
+    assert _kinds(SPEC, SPEC)["speculation"] == "violation"
+    assert _kinds(SPEC, BASE)["speculation"] == "violation"
+
+
+def test_what_a_side_does_not_tell_is_unknown_and_never_equal():
+    silent = Identity(kind="openai", model="m")
+    kinds = _kinds(silent, silent)
+    assert kinds["version"] == "unknown"
+    assert kinds["speculation"] == "unknown"
+    assert kinds["settings (/server_info)"] == "unknown"
+
+
+def test_flatten():
+    assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": [1]}) == {"a.b": 1, "a.c.d": None, "e": [1]}
+    assert flatten(None) == {}

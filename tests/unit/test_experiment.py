@@ -1,0 +1,117 @@
+"""NAME.toml and --set: what is read, and what is refused with which sentence."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtest.errors import UsageError
+from loadtest.experiment import SECTIONS, as_document, from_document, from_toml, load_experiment, with_assignments
+from loadtest.settings import Experiment, duration_s
+
+
+def test_a_file_sets_what_it_names_and_leaves_the_rest():
+    experiment = from_toml('[plan]\nblocks = 3\n[load]\nlevels = [8, 1]\n[window]\nmin_s = "2m"\nmax_s = 300\n', "x.toml")
+    assert experiment.plan.blocks == 3
+    assert experiment.plan.seed == 1
+    assert experiment.load.levels == (1.0, 8.0)
+    assert (experiment.window.min_s, experiment.window.max_s) == (120.0, 300.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("[plan]\nblocks = 3\nsede = 2\n", ["x.toml, line 3", "no key `sede`", "Did you mean `seed`?"]),
+        ("[plann]\nblocks = 3\n", ["x.toml, line 1", "no section [plann]", "Did you mean `plan`?"]),
+        ("[plan]\nlevels = [1]\n", ["`levels` belongs to [load]"]),
+        ("[plan]\nblocks = 0\n", ["plan.blocks is 0", "a whole number from 1 to 1000", "line 2"]),
+        ("[plan]\nblocks = true\n", ["plan.blocks is True"]),
+        ("[plan]\nblocks = 2.5\n", ["plan.blocks is 2.5"]),
+        ("[load]\nlevels = []\n", ["load.levels is []"]),
+        ("[load]\nlevels = [1, 1]\n", ["different whole numbers"]),
+        ("[load]\nlevels = [0, 1]\n", ["load.levels is [0, 1]"]),
+        ("[load]\nlevels = [nan]\n", ["load.levels is [nan]"]),
+        ("[load]\nkind = 'open'\n", ['one of "closed"']),
+        ("[generation]\ntemperature = 3.0\n", ["at most 2"]),
+        ("[generation]\ntop_p = 0\n", ["generation.top_p is 0", "above 0"]),
+        ("[generation]\nstop = ['']\n", ["non-empty strings"]),
+        ("[window]\nmin_s = '5 parsecs'\n", ["seconds, or a duration"]),
+        ("[window]\nmin_s = 100\nmax_s = 50\n", ["window.min_s is 100 and window.max_s 50"]),
+        ("[decision]\nmin_gain = inf\n", ["decision.min_gain is inf"]),
+        ("[decision]\nmetric = 'itl'\n", ['"e2e", "tpot"']),
+        ("plan = 3\n", ["plan must be a table, written as [plan]"]),
+        ("[plan\n", ["x.toml is not valid TOML"]),
+        ("[plan]\nblocks = 1\nblocks = 2\n", ["x.toml is not valid TOML"]),
+    ],
+)
+def test_what_is_wrong_is_named(source, parts):
+    with pytest.raises(UsageError) as refused:
+        from_toml(source, "x.toml")
+    for part in parts:
+        assert part in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def test_assignments_take_toml_values_and_bare_words():
+    experiment = with_assignments(
+        Experiment(),
+        ["plan.blocks=2", "servers.model=my-model", "load.levels=[4, 2]", "generation.template={enable_thinking=false}"],
+    )
+    assert experiment.plan.blocks == 2
+    assert experiment.servers.model == "my-model"
+    assert experiment.load.levels == (2.0, 4.0)
+    assert experiment.generation.template == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("word", ["blocks=3", "plan.blocks", "=", "plan.=3", "plan.blokcs=1"])
+def test_wrong_assignments_are_refused(word):
+    with pytest.raises(UsageError, match="--set"):
+        with_assignments(Experiment(), [word])
+
+
+def test_a_run_header_gives_the_same_experiment_back():
+    experiment = with_assignments(
+        Experiment(), ["generation.top_p=0.9", "generation.stop=['a']", "plan.seed=9007199254740993"]
+    )
+    assert from_document(json.loads(json.dumps(as_document(experiment)))) == experiment
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe[plan]", b"\x00", b"[plan]\nblocks = \xe9\n"])
+def test_files_that_are_no_text_are_refused(tmp_path: Path, content):
+    (tmp_path / "x.toml").write_bytes(content)
+    with pytest.raises(UsageError, match=r"x\.toml"):
+        load_experiment(tmp_path / "x.py")
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path: Path):
+    (tmp_path / "x.toml").write_bytes(b"\xef\xbb\xbf[plan]\nblocks = 4\n")
+    assert load_experiment(tmp_path / "x.py").plan.blocks == 4
+
+
+def test_without_a_file_all_defaults_hold(tmp_path: Path):
+    assert load_experiment(tmp_path / "x.py") == Experiment()
+
+
+@given(st.text(max_size=200))
+def test_no_text_raises_anything_else(source):
+    try:
+        from_toml(source, "x.toml")
+    except UsageError:
+        pass
+
+
+@pytest.mark.parametrize(("word", "seconds"), [("90s", 90.0), ("250 ms", 0.25), ("2m", 120.0), ("1h", 3600.0), (7, 7.0)])
+def test_durations(word, seconds):
+    assert duration_s(word) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+def test_every_setting_says_what_it_is_and_its_default_passes_its_own_check(section):
+    for setting in fields(SECTIONS[section]):
+        assert setting.metadata["doc"], setting.name
+        default = getattr(SECTIONS[section](), setting.name)
+        if default is not None:
+            assert setting.metadata["check"](default) == default
