@@ -154,11 +154,11 @@ class Translation:
     by_level: Mapping[float, float]
 
     def at(self, load: float | None) -> float | None:
-        """Return the quantity at a load by linear interpolation in log load; None outside the measured levels."""
+        """Return the quantity at a load by linear interpolation; None outside the measured levels."""
         levels = sorted(self.by_level)
         if load is None or not levels or not levels[0] <= load <= levels[-1]:
             return None
-        return float(np.interp(math.log(load), np.log(levels), [self.by_level[level] for level in levels]))
+        return float(np.interp(load, levels, [self.by_level[level] for level in levels]))
 
     def of(self, estimate: Estimate) -> Estimate:
         """Translate value and bounds."""

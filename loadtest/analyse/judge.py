@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from loadtest.analyse.counters import growth
 from loadtest.analyse.decide import EXITS, Evidence, decide
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
 from loadtest.analyse.guards import by_arm_level, guards
-from loadtest.analyse.metrics import BY_NAME
+from loadtest.analyse.metrics import BY_NAME, Kind
 from loadtest.analyse.results import (
     Answer,
     ArmLevel,
@@ -29,7 +29,7 @@ from loadtest.analyse.results import (
 from loadtest.analyse.run_validity import RunFacts, run_marks
 from loadtest.analyse.summary import Measured, arm_levels, measure
 from loadtest.analyse.table import Requests, derive
-from loadtest.analyse.validity import CellFacts, Mark, cell_marks
+from loadtest.analyse.validity import LOAD_REACHED, CellFacts, Mark, cell_marks
 from loadtest.experiment import from_document
 from loadtest.record import CellRecord, Scrape, read_cells, read_requests, read_run, read_scrapes
 from loadtest.settings import Experiment
@@ -174,8 +174,9 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     marks = _run_marks(a, pairs)
     index = by_arm_level(a.rows)
     evidence = Evidence(
-        levels=a.levels, rules=a.experiment.decision, curves=by_metric, rows=index, baseline=a.baseline,
-        candidate=candidate, in_flight=_translation(a, "in_flight"), running=_translation(a, "running"),
+        levels=a.levels, rules=a.experiment.decision, curves=_with_break_even(a, by_metric), rows=index,
+        baseline=a.baseline, candidate=candidate, in_flight=_translation(a, "in_flight"),
+        running=_translation(a, "running"),
         guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision),
     )  # fmt: skip
     return Judgement(
@@ -184,7 +185,7 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         levels=a.levels,
         arm_levels=a.rows,
         speedups=speedups(by_metric),
-        break_evens=_break_evens(by_metric, evidence),
+        break_evens=_break_evens(evidence),
         why=tuple(
             explain_level(level, a.of(a.baseline, level), a.of(candidate, level), a.scrapes) for level in a.levels
         ),
@@ -197,12 +198,23 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
 
 
 def _comparability(row: Mapping[str, Any]) -> Comparability:
-    return Comparability(**{name: str(row.get(name, "")) for name in ("item", "baseline", "candidate", "source", "kind")})
+    return Comparability(**{f.name: str(row.get(f.name, "")) for f in fields(Comparability)})
 
 
-def _break_evens(by_metric: Mapping[str, Curve], evidence: Evidence) -> tuple[BreakEven, ...]:
+def _with_break_even(a: _Analysed, by_metric: Mapping[str, Curve]) -> dict[str, Curve]:
+    """Leave out what is carried per second when users pause: it then follows the users, not the server."""
+    paused = any(row.in_flight is not None and row.in_flight < LOAD_REACHED * row.level for row in a.rows)
+    thinks = a.experiment.load.think_time > 0 and paused
+    return {
+        name: curve
+        for name, curve in by_metric.items()
+        if not (thinks and BY_NAME[name].kind is Kind.RATE) or name == a.experiment.decision.metric
+    }
+
+
+def _break_evens(evidence: Evidence) -> tuple[BreakEven, ...]:
     found = []
-    for name, curve in by_metric.items():
+    for name, curve in evidence.curves.items():
         even = translated(break_even(curve, name), evidence.in_flight, evidence.running)
         found.append(replace(even, sentence=wording.break_even(even, BY_NAME[name].label, evidence.levels)))
     return tuple(found)

@@ -87,9 +87,9 @@ def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], gua
     if near:
         level = max(near, key=lambda x: near[x])
         plural = "s" if near[level] > 1 else ""
-        return f"About {near[level]} more block{plural} would settle {_list(sorted(near))}, if the noise stays as it is."
+        return f"About {near[level]} more block{plural} would settle {_list(sorted(near))} if the noise stays the same."
     if needed:
-        return f"The speed-up at {_list(sorted(needed))} is too close to {threshold:.2f} for more blocks to settle it soon."
+        return f"The speed-up at {_list(sorted(needed))} is too near {threshold:.2f} to be settled by more blocks."
     names = sorted({g.name for g in guards if g.level in undecided and g.finding is Finding.NO_DATA})
     if names:
         return f"Longer windows, or a server that says more: {', '.join(names)} has no data at {_list(undecided)}."

@@ -170,15 +170,14 @@ def finishes_differ(facts: RunFacts) -> Mark | None:
     if p_value >= FINISH_P or abs(shares[widest][1] - shares[widest][0]) < FINISH_DIFFERENCE:
         return None
     base, cand = (100 * share for share in shares[widest])
-    return Mark(sentence=f"Answers end differently: `{widest}` for {base:.0f} % of the baseline's and {cand:.0f} % of the"
-                " candidate's.")  # fmt: skip
+    return Mark(sentence=f"Answers end differently: `{widest}` in {base:.0f} % (baseline), {cand:.0f} % (candidate).")
 
 
 def prompts_differ(facts: RunFacts) -> Mark | None:
     """Both arms should be asked the same."""
     if not facts.bodies_differ:
         return None
-    return Mark(sentence=f"{facts.bodies_differ} of {facts.pairs} paired requests differ in their bodies between the arms.")
+    return Mark(sentence=f"{facts.bodies_differ} of {facts.pairs} paired requests have different bodies.")
 
 
 RUN_RULES: tuple[Callable[[RunFacts], Mark | None], ...] = (

@@ -49,7 +49,8 @@ def bounded(at: Estimate, levels: Sequence[float]) -> str:
     if at.value is not None and at.low is not None and at.high is not None:
         if at.low == at.high:
             return users(at.value)
-        return f"{load(at.value)} [{load(at.low)}, {load(at.high)}] users"
+        digits = 0 if at.high - at.low >= 2 else 1
+        return f"{at.value:.{digits}f} [{at.low:.{digits}f}, {at.high:.{digits}f}] users"
     if at.low is not None:
         return f"at least {users(at.low)} (where it ends is not settled up to {load(levels[-1])})"
     if at.high is not None:
@@ -68,7 +69,7 @@ def in_flight(result: BreakEven) -> str:
 
 def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
     """Return one sentence on a break-even."""
-    above = "is faster than the baseline" if result.threshold == 1 else f"gains {percent(result.threshold - 1)}"
+    above = "beats the baseline" if result.threshold == 1 else f"gains {percent(result.threshold - 1)}"
     subject = f"By {label} the candidate {above}"
     where = bounded(result.at, levels)
     match result.form:
@@ -81,9 +82,9 @@ def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
         case Crossing.BAND:
             return f"{subject} {ranges(result.regions)}; elsewhere it is not, or cannot be told."
         case Crossing.NEVER_PAYS:
-            not_above = "is slower than the baseline" if result.threshold == 1 else f"gains less than that {above[6:]}"
-            return f"By {label} the candidate {not_above} at every tested load ({tested(levels)})."
+            below = "falls behind the baseline" if result.threshold == 1 else f"never {above}"
+            return f"By {label} the candidate {below} ({tested(levels)})."
         case Crossing.CANNOT_TELL:
-            return f"By {label} no load is settled on the side of the candidate; whether any is cannot be told."
+            return f"By {label} it cannot be told at which loads the candidate {above}, if at any."
         case Crossing.NO_DATA:
             return f"By {label} nothing can be said: no interval exists."

@@ -76,7 +76,7 @@ def _tails(view: View, name: str, part: str, note: str) -> Chart | None:
     load_axis(figure, view.levels)
     every = [bound for curves in (deep, middle) for points in curves.values() for _, item in points
              for bound in (item.low, item.value, item.high)]  # fmt: skip
-    factor = time_axis(figure, every, metric.label)
+    factor = time_axis(figure, every, metric.short)
     arms = view.judgement.arms
     for arm, points in deep.items():
         series(figure, arm_style(arms, arm, f", {depth}"), points, words.time, factor)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.results import Crossing, Judgement
+from loadtest.analyse.results import Crossing, Estimate, Judgement
 from loadtest.report import words
 from loadtest.report.figures import (
     AMBER,
@@ -39,12 +39,13 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not points:
         return None
     title = _speedup_title(view, points)
-    figure = canvas(title, x_title=LOAD, y_title=f"speed-up by {metric.label}, ratio")
+    figure = canvas(title, x_title=LOAD, y_title=f"speed-up by {metric.short}, ratio")
     load_axis(figure, view.levels)
     _shade_limit(figure, view)
-    level_line(figure, 1.0, "no change", dash="solid")
+    end = "left" if _off(points[0]) > _off(points[-1]) else "right"  # the words stand where the curve is farther away
+    level_line(figure, 1.0, "no change", dash="solid", end=end, side="top")
     if view.threshold != 1:
-        level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}")
+        level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}", end=end)
     band(figure, VERMILLION, points)
     _blocks(figure, view, name)
     series(
@@ -61,6 +62,10 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time.",
         columns=("load", "speed-up, 95 % interval", "verdict", "blocks"), rows=tuple(rows),
     )  # fmt: skip
+
+
+def _off(point: tuple[float, Estimate]) -> float:
+    return abs((point[1].value or 1.0) - 1.0)
 
 
 def _speedup_title(view: View, points: Points) -> str:
@@ -89,7 +94,7 @@ def _shade_limit(figure: Any, view: View) -> None:
         figure.add_scatter(
             x=[found.at.value], y=[found.threshold], mode="markers",
             name=f"{word} {words.interval(found.at, words.load)}",
-            marker={"symbol": symbol, "size": 11, "color": BLUE, "line": {"width": 2}},
+            marker={"symbol": symbol, "size": 11, "color": BLUE, "line": {"width": 2, "color": BLUE}},
             hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.interval(found.at, words.load)} users"],
             hoverinfo="text",
             error_x={"type": "data", "symmetric": False, "array": [max(0.0, high - found.at.value)],
@@ -114,11 +119,9 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     names = [name for name in view.metrics_compared() if words.metric(name).better and _drawn(view, name)]
     if len(names) < 2:
         return None
-    top = max(level for name in names for level in view.levels if words.known(view.speedup(name, level).ratio.value))
-    at_top = [(words.metric(name).short, view.speedup(name, top).ratio) for name in names]
-    better = [short for short, ratio in at_top if words.known(ratio.low) and (ratio.low or 0) > 1]
-    worse = [short for short, ratio in at_top if words.known(ratio.high) and (ratio.high or 2) < 1]
-    title = f"At {words.level(top)} better by {listed(better)}, worse by {listed(worse)}"
+    measured = [level for level in view.levels if any(words.known(view.speedup(n, level).ratio.value) for n in names)]
+    ends = dict.fromkeys((measured[0], measured[-1]))
+    title = "; ".join(_proven(view, names, level) for level in ends)
     figure = canvas(title, x_title=LOAD, y_title="speed-up, ratio")
     load_axis(figure, view.levels)
     level_line(figure, 1.0, "no change", dash="solid")
@@ -137,6 +140,15 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         note="Each metric is turned so that above 1 is better with speculation. They answer different questions.",
         columns=("load", *(words.metric(name).short for name in names)), rows=tuple(rows),
     )  # fmt: skip
+
+
+def _proven(view: View, names: list[str], level: float) -> str:
+    """Say which metrics are proven better and worse at a level: the whole interval on one side of 1."""
+    ratios = {words.metric(name).short: view.speedup(name, level).ratio for name in names}
+    better = [short for short, ratio in ratios.items() if ratio.low is not None and ratio.low > 1]
+    worse = [short for short, ratio in ratios.items() if ratio.high is not None and ratio.high < 1]
+    said = [f"{word} by {listed(found)}" for word, found in (("better", better), ("worse", worse)) if found]
+    return f"At {words.level(level)} {', '.join(said) or 'no metric is proven better or worse'}"
 
 
 def _drawn(view: View, name: str) -> bool:

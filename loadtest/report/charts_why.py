@@ -35,7 +35,7 @@ def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not tau or not cost:
         return None
     title = _steps_title(dict(tau), dict(cost))
-    figure = canvas(title, x_title=LOAD, y_title="tokens per step, and ratio of step times")
+    figure = canvas(title, x_title=LOAD, y_title="tokens per step; ratio")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero")
     series(figure, Style(name="tokens per step τ", colour=GREEN), tau, words.count)
@@ -83,7 +83,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     width = max(len(why.survival) for why in entries)
     title = _survival_title([(why.level, why.survival) for why in entries])
-    figure = canvas(title, x_title="draft slot j, tokens", y_title="share of drafts accepted up to slot j, %")
+    figure = canvas(title, x_title="draft slot j, tokens", y_title="drafts accepted to slot j, %")
     figure.update_xaxes(tickvals=list(range(1, width + 1)), range=[0.7, width + 0.3])
     figure.update_yaxes(range=[0, 102])
     picked = entries if len(entries) <= 4 else [entries[round(i * (len(entries) - 1) / 3)] for i in range(4)]
@@ -146,9 +146,7 @@ def drift(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         cell.opened_s or 0.0 for cell in cells
     )
     title = f"Over {words.minutes(lasted)} cells stay within ±{widest:.1f} % of the mean of their arm and level"
-    figure = canvas(
-        title, x_title="time since the start of the run, min", y_title="cell ÷ mean of its arm and level, %"
-    )
+    figure = canvas(title, x_title="time since the start of the run, min", y_title="distance from the mean, %")
     level_line(figure, 0.0, "", dash="solid")
     for arm in judgement.arms:
         mine = [(cell, percent) for cell, percent in points if cell.arm == arm]

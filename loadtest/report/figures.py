@@ -195,18 +195,20 @@ def band(figure: go.Figure, colour: str, points: Sequence[tuple[float, Estimate]
     )  # fmt: skip
 
 
-def level_line(figure: go.Figure, y: float, text: str, dash: str = "dot") -> None:
-    """Draw a horizontal line across the plot with a word at its right end."""
-    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=y, y1=y, layer="below",
-                     line={"color": INK, "width": 1.2, "dash": dash})  # fmt: skip
-    figure.add_annotation(xref="paper", x=1, y=y, text=text, showarrow=False, xanchor="right", yanchor="bottom",
-                          font={"size": 11})  # fmt: skip
+def level_line(
+    figure: go.Figure, y: float, text: str, *, dash: str = "dot", end: str = "right", side: str = "bottom"
+) -> None:
+    """Draw a horizontal line across the plot with a word at one end, which rests on it or (`top`) hangs below it."""
+    line = {"color": INK, "width": 1.2, "dash": dash}
+    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=y, y1=y, layer="below", line=line)
+    figure.add_annotation(xref="paper", x=1 if end == "right" else 0, y=y, text=text, showarrow=False, xanchor=end,
+                          yanchor=side, font={"size": 11})  # fmt: skip
 
 
 def shade(figure: go.Figure, low: float, high: float, text: str) -> None:
-    """Shade a range of loads over the whole height, with a word at its foot."""
+    """Shade a range of loads over the whole height, with a word at its head."""
     # Plotly takes data values for shapes on a logarithmic axis, and logarithms for annotations.
     figure.add_shape(type="rect", x0=low, x1=high, yref="paper", y0=0, y1=1, fillcolor=SHADE, line={"width": 0},
                      layer="below")  # fmt: skip
-    figure.add_annotation(x=math.log10(math.sqrt(low * high)), yref="paper", y=0, yanchor="bottom", text=text,
+    figure.add_annotation(x=math.log10(math.sqrt(low * high)), yref="paper", y=1, yanchor="top", text=text,
                           showarrow=False, font={"size": 11})  # fmt: skip

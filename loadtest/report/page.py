@@ -30,6 +30,7 @@ NAME = "report.html"
 EMPTY = ""
 # Its map library adds a style sheet of its own, unless an element with that sheet's id is there already.
 _STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+_UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms\b|s\b|min\b|users?\b|tokens/s|points\b))")
 TONES = {
     Answer.PAYS_UP_TO: "good", Answer.PAYS_EVERYWHERE: "good", Answer.PAYS_IN_BAND: "warn", Answer.NEVER_PAYS: "bad",
     Answer.CANNOT_TELL: "warn", Answer.INVALID: "bad", Answer.MEASURED: "",
@@ -159,7 +160,7 @@ def _file(name: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,  # every text may come from a server
         finalize=_shown,
@@ -167,6 +168,13 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = _unbroken
+    return environment
+
+
+def _unbroken(text: str) -> str:
+    """Return a sentence whose numbers stay on one line with their units."""
+    return _UNIT.sub("\u00a0", text)
 
 
 def _shown(value: Any) -> Any:

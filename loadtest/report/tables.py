@@ -23,59 +23,41 @@ class Table:
 
 
 def levels(view: View) -> Table:
-    """Return both arms at every level, with the speed-up beside the candidate."""
-    depth = view.deepest("ttft") or "p90"
-    tail = f"TTFT {depth}" if depth != "p50" else "TTFT p90"
-    short = words.metric(view.decision_metric).short
-    columns = (
-        "load",
-        "arm",
-        "in flight",
-        "running",
-        "requests",
-        "failed",
+    """Return both arms at every level, the speed-up beside the candidate."""
+    depth = view.deepest("ttft")
+    depth = depth if depth not in ("", "p50") else "p90"
+    compared = (f"speed-up by {words.metric(view.decision_metric).short}", "verdict") if view.candidate else ()
+    figures = (
         "TTFT p50",
-        tail,
+        f"TTFT {depth}",
         "TPOT mean",
         "E2E mean",
         "tokens/s",
+        "requests",
+        "failed",
+        "in flight",
+        "running",
     )
-    compared = (f"speed-up by {short}, 95 %", "verdict") if view.candidate else ()
     rows = []
     for level in view.levels:
         for arm in view.judgement.arms:
-            row = _arm_row(view, arm, level, depth if depth != "p50" else "p90")
+            row: Row = (words.level(level), words.plain(arm))
             if view.candidate:
                 ratio = words.interval(view.speedup(view.decision_metric, level).ratio, words.ratio)
                 row += (ratio, view.verdict(level)) if arm == view.candidate else ("", "")
-            rows.append(row)
-    return Table(
-        name="Both arms by level" if view.candidate else "By level",
-        columns=columns + compared,
-        rows=tuple(rows),
-        heads=2,
-    )
+            rows.append(row + _figures(view, arm, level, depth))
+    name = "Both arms by level" if view.candidate else "By level"
+    return Table(name=name, columns=("load", "arm", *compared, *figures), rows=tuple(rows), heads=2)
 
 
-def _arm_row(view: View, arm: str, level: float, depth: str) -> Row:
+def _figures(view: View, arm: str, level: float, depth: str) -> Row:
     at = view.at(arm, level)
     return (
-        words.level(level), words.plain(arm), words.count(_one_digit(at.in_flight)),
-        words.count(_one_digit(at.running)), words.count(at.requests), words.count(at.failed),
         words.time(view.tail(arm, level, "ttft", "p50").value), words.time(view.tail(arm, level, "ttft", depth).value),
         words.time(view.mean(arm, level, "tpot").value), words.time(view.mean(arm, level, "e2e").value),
-        words.count(_whole(view.mean(arm, level, "output_tokens_per_s").value)),
+        words.whole(view.mean(arm, level, "output_tokens_per_s").value),
+        words.count(at.requests), words.count(at.failed), words.tenths(at.in_flight), words.tenths(at.running),
     )  # fmt: skip
-
-
-def _one_digit(value: float | None) -> float | None:
-    return value if value is None else round(value, 1)
-
-
-def _whole(value: float | None) -> float | None:
-    return (
-        value if value is None or not words.known(value) or abs(value) < 100 or value == float("inf") else round(value)
-    )
 
 
 def break_evens(view: View) -> Table:
@@ -158,8 +140,8 @@ def why(view: View) -> Table:
         (words.level(w.level), words.count(w.tau_all_baseline), words.count(w.tau_all), words.count(w.tau_drafting),
          words.time(w.step_baseline_s), words.time(w.step_candidate_s), words.ratio(w.step_ratio),
          words.ratio(w.decode_speedup), words.count(w.tau_needed), words.share(w.acceptance_ratio),
-         words.count(w.drafted_per_step), words.count(_one_digit(w.running_baseline)),
-         words.count(_one_digit(w.running_candidate)), words.share(w.edge_error_ratio))
+         words.count(w.drafted_per_step), words.tenths(w.running_baseline),
+         words.tenths(w.running_candidate), words.share(w.edge_error_ratio))
         for w in entries
     )  # fmt: skip
     columns = (
@@ -220,7 +202,7 @@ def _cell(cell: CellView) -> Row:
         str(cell.cell), words.plain(cell.arm), words.level(cell.level), str(cell.block + 1),
         "valid" if cell.valid else "invalid", " ".join(words.plain(mark, 300) for mark in cell.marks) or words.MISSING,
         words.time(cell.window_s), words.count(cell.requests), words.count(cell.failed),
-        words.count(_one_digit(cell.in_flight)), words.count(_whole(cell.output_tokens_per_s)),
+        words.tenths(cell.in_flight), words.whole(cell.output_tokens_per_s),
         words.time(cell.ttft_p50_s), words.time(cell.e2e_mean_s), words.time(cell.lateness_p99_s),
         words.share(cell.cpu_ratio), words.time(cell.hub_lag_p99_s), words.share(cell.coalesced_ratio),
         f"{words.count(cell.tokens_client)} / {words.count(cell.tokens_server)}",

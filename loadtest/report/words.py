@@ -52,6 +52,16 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:,.{min(_digits(value), 3)}f}"
 
 
+def tenths(value: float | None) -> str:
+    """Return a mean of small whole numbers with one digit: 0.9, 30.1."""
+    return MISSING if value is None or math.isnan(value) else f"{value:,.1f}"
+
+
+def whole(value: float | None) -> str:
+    """Return a figure as a whole number from 100 on, with three digits below."""
+    return count(round(value) if value is not None and math.isfinite(value) and abs(value) >= 100 else value)
+
+
 def ratio(value: float | None) -> str:
     """Return a factor: 1.27×."""
     if value is None or math.isnan(value):
@@ -63,7 +73,7 @@ def share(value: float | None) -> str:
     """Return a share as percent: 4.2 %, and more digits where it is close to 0 or 1 without being it."""
     if value is None or math.isnan(value):
         return MISSING
-    percent = value * 100
+    percent = round(value * 100, 6)
     if percent == round(percent):
         return f"{percent:.0f} %"
     edge = min(abs(percent), abs(100 - percent))

@@ -24,7 +24,7 @@ Values = list[Any]
 
 _SLOT = re.compile(
     r"\{(?:=(?P<sum>[^{}:]+)(?::(?P<format>[^{}]+))?"
-    r"|(?P<article>[Aa]n? )?(?P<name>[a-z][a-z0-9_]*)(?P<copy>\.[2-9])?)\}"
+    r"|(?P<article>[Aa]n? )?(?P<name>[a-z][a-z0-9_]*)(?P<copy>\.(?:[2-9]|[1-9][0-9]))?)\}"
 )
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -14,7 +14,9 @@ from loadtest.settings import Experiment, duration_s
 
 
 def test_a_file_sets_what_it_names_and_leaves_the_rest():
-    experiment = from_toml('[plan]\nblocks = 3\n[load]\nlevels = [8, 1]\n[window]\nmin_s = "2m"\nmax_s = 300\n', "x.toml")
+    experiment = from_toml(
+        '[plan]\nblocks = 3\n[load]\nlevels = [8, 1]\n[window]\nmin_s = "2m"\nmax_s = 300\n', "x.toml"
+    )
     assert experiment.plan.blocks == 3
     assert experiment.plan.seed == 1
     assert experiment.load.levels == (1.0, 8.0)
@@ -58,7 +60,12 @@ def test_what_is_wrong_is_named(source, parts):
 def test_assignments_take_toml_values_and_bare_words():
     experiment = with_assignments(
         Experiment(),
-        ["plan.blocks=2", "servers.model=my-model", "load.levels=[4, 2]", "generation.template={enable_thinking=false}"],
+        [
+            "plan.blocks=2",
+            "servers.model=my-model",
+            "load.levels=[4, 2]",
+            "generation.template={enable_thinking=false}",
+        ],
     )
     assert experiment.plan.blocks == 2
     assert experiment.servers.model == "my-model"
@@ -103,7 +110,9 @@ def test_no_text_raises_anything_else(source):
         pass
 
 
-@pytest.mark.parametrize(("word", "seconds"), [("90s", 90.0), ("250 ms", 0.25), ("2m", 120.0), ("1h", 3600.0), (7, 7.0)])
+@pytest.mark.parametrize(
+    ("word", "seconds"), [("90s", 90.0), ("250 ms", 0.25), ("2m", 120.0), ("1h", 3600.0), (7, 7.0)]
+)
 def test_durations(word, seconds):
     assert duration_s(word) == pytest.approx(seconds)
 

@@ -78,7 +78,9 @@ def test_what_was_flushed_is_there_without_a_close(tmp_path: Path):
 
 def test_cells_and_scrapes_come_back(tmp_path: Path):
     cell = CellRecord(cell=0, arm="baseline", level=1.0, block=0, order=0, state="complete", started_s=1.5)
-    scrape = Scrape(t_s=2.0, arm="baseline", cell=0, moment="window_open", values={"vllm:x_total": 3.0}, per_position=[2.0])
+    scrape = Scrape(
+        t_s=2.0, arm="baseline", cell=0, moment="window_open", values={"vllm:x_total": 3.0}, per_position=[2.0]
+    )
     for name, row in (("cells.jsonl", cell), ("server.jsonl", scrape)):
         lines = LineWriter(tmp_path / name)
         lines.write(row)

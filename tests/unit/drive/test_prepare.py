@@ -12,7 +12,9 @@ from loadtest.settings import Demo
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
     (tmp_path / "s.py").write_text("")
-    (tmp_path / "s.toml").write_text("[plan]\nblocks = 6\n[load]\nlevels = [1, 4]\n[demo]\nblocks = 2\nlevels = [3, 5]\n")
+    (tmp_path / "s.toml").write_text(
+        "[plan]\nblocks = 6\n[load]\nlevels = [1, 4]\n[demo]\nblocks = 2\nlevels = [3, 5]\n"
+    )
     return tmp_path / "s.py"
 
 

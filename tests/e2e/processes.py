@@ -1,0 +1,116 @@
+"""Real processes: the command line as a user starts it, and simulated servers of the test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHAT = ROOT / "scenarios" / "chat.py"
+
+
+@dataclass
+class Command:
+    """A `loadtest` process under way."""
+
+    process: subprocess.Popen[str]
+    out: Path
+    text: str = ""
+
+    def wait(self, timeout_s: float = 90.0) -> int:
+        """Return its exit code and keep what it printed."""
+        try:
+            self.text, _ = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.text, _ = self.process.communicate()
+            pytest.fail(f"still running after {timeout_s} s; it printed:\n{self.text}")
+        return self.process.returncode
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its one run."""
+        (folder,) = self.out.iterdir()
+        return folder
+
+    def until_requests(self, cells: int = 1, timeout_s: float = 60.0) -> Path:
+        """Wait until `cells` cells have ended and a further one is under way; return the run's folder."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            lines = list(self.out.glob("*/cells.jsonl"))
+            if lines and lines[0].read_text().count("\n") >= cells:
+                time.sleep(1.0)
+                return lines[0].parent
+            if self.process.poll() is not None:
+                pytest.fail(f"ended early with {self.process.returncode}: {self.process.communicate()[0]}")
+            time.sleep(0.05)
+        pytest.fail("no cell ended in time")
+
+
+@dataclass
+class Starter:
+    """Starts `loadtest` commands and ends what a test left."""
+
+    out: Path
+    started: list[Command] = field(default_factory=list)
+
+    def __call__(self, *words: object, cwd: Path = ROOT, **environment: str) -> Command:
+        command = [sys.executable, "-m", "loadtest", *map(str, words)]
+        process = subprocess.Popen(
+            command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | environment,
+        )  # fmt: skip
+        self.started.append(Command(process, self.out))
+        return self.started[-1]
+
+    def run(self, *words: object, timeout_s: float = 120.0, **environment: str) -> Command:
+        """Start a command and wait for its end."""
+        command = self(*words, **environment)
+        command.wait(timeout_s)
+        return command
+
+
+def processes_that_mention(word: str) -> list[str]:
+    """Return the command lines of living processes that mention a word; zombies have none."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line and entry.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
+
+
+def assert_nothing_left(command: Command) -> None:
+    """Fail unless every process that the run started has ended, within seconds."""
+    deadline = time.monotonic() + 10
+    while left := processes_that_mention(str(command.out)):
+        if time.monotonic() > deadline:
+            pytest.fail(f"still alive: {left}")
+        time.sleep(0.1)
+
+
+@dataclass
+class Server:
+    """A simulated server of the test's own."""
+
+    process: subprocess.Popen[str]
+    url: str
+    model: str
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()
