@@ -16,9 +16,9 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
-FIT_MIN_DOF = 10  # below this many degrees of freedom in all, one variance serves every level
+FIT_MIN_DOF = 5  # below this many degrees of freedom in all, one variance serves every level
 FIT_MIN_LEVELS = 3
-OUTLIER_P = 0.99  # a level noisier than this share of the fitted chi-square keeps its own variance
+OUTLIER_P = 0.90  # a level noisier than this share of the fitted chi-square keeps its own variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,8 +266,9 @@ class Exchange:
         else:
             record.outcome = failure.outcome.value
             record.error = failure.text
-            if self._headed and self._text is None:
-                record.error += f" after {counted(len(record.chunk_s), 'chunk')}"
+            if record.chunk_s:
+                so_far = f"after {counted(len(record.chunk_s), 'chunk')}"
+                record.error += f" ({so_far})" if ":" in failure.text else f" {so_far}"
 
     def _release(self) -> None:
         """Let go of the connection and wake the user's greenlet."""

@@ -50,8 +50,8 @@ class Reply:
             self._head_bytes += len(data)
         try:
             self._feed(data)
-        except httptools.HttpParserUpgrade:
-            broken = Failure(Outcome.PROTOCOL_ERROR, "the server switched to another protocol")
+        except httptools.HttpParserUpgrade:  # 101: a whole response, and no HTTP after it
+            self._spoilt = True
         except httptools.HttpParserError as error:
             if self.complete:
                 self._spoilt = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loadtest.analyse.results import BreakEven, Crossing, Estimate, Finding, Why
+from loadtest.analyse.results import Answer, BreakEven, Crossing, Estimate, Finding, Why
 from loadtest.report import words
 from loadtest.report.view import DEPTHS, View, section
 
@@ -22,6 +22,8 @@ class Tile:
 
 def tiles(view: View) -> tuple[Tile, ...]:
     """Return the key figures of the run, those without data left out."""
+    if view.judgement.decision.answer is Answer.INVALID:
+        return ()
     if view.candidate is None:
         found = (_peak(view), _latency_range(view), _tail_at_top(view), _errors(view))
     else:
@@ -205,8 +207,10 @@ def rule(view: View) -> str:
     said += " and no guard is proven broken."
     ttft, on_time = margins.get("ttft_margin"), margins.get("on_time_margin")
     if isinstance(ttft, int | float) and isinstance(on_time, int | float):
+        on_time *= 100
         said += f" Guards: the tail of the time to first token at most {words.share(float(ttft))} above the baseline's,"
-        said += f" tokens on time at most {words.share(float(on_time))} lower, failed requests not more."
+        said += f" the share of tokens on time at most {on_time:g} point{'' if on_time == 1 else 's'} lower,"
+        said += " failed requests not more."
     return said
 
 

@@ -21,7 +21,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     title = _pair_title(view, curves, "Throughput", lambda value: f"{words.count(value)} tokens/s")
     figure = canvas(title, x_title=LOAD, y_title="output tokens/s")
     load_axis(figure, view.levels)
-    figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero", tickformat=",")
     for arm, points in curves.items():
         series(figure, arm_style(judgement.arms, arm), points, words.count)
     return Chart(

@@ -26,6 +26,7 @@ from loadtest.report.figures import (
     load_axis,
     series,
     shade,
+    thinned,
 )
 from loadtest.report.view import View
 
@@ -53,7 +54,7 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )
     rows = [
         (words.level(level), words.interval(ratio, words.ratio), view.verdict(level),
-         ", ".join(words.ratio(block) for block in view.speedup(name, level).blocks) or words.MISSING)
+         _few(view.speedup(name, level).blocks))
         for level, ratio in points
     ]  # fmt: skip
     return Chart(
@@ -62,6 +63,11 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time.",
         columns=("load", "speed-up, 95 % interval", "verdict", "blocks"), rows=tuple(rows),
     )  # fmt: skip
+
+
+def _few(blocks: tuple[float, ...], most: int = 24) -> str:
+    more = f" and {len(blocks) - most} more" if len(blocks) > most else ""
+    return ", ".join(words.ratio(block) for block in blocks[:most]) + more or words.MISSING
 
 
 def _off(point: tuple[float, Estimate]) -> float:
@@ -103,9 +109,8 @@ def _shade_limit(figure: Any, view: View) -> None:
 
 
 def _blocks(figure: Any, view: View, name: str) -> None:
-    dots = [
-        (level, ratio) for level in view.levels for ratio in view.speedup(name, level).blocks if math.isfinite(ratio)
-    ]
+    ratios = ((level, ratio) for level in view.levels for ratio in view.speedup(name, level).blocks)
+    dots = thinned([dot for dot in ratios if math.isfinite(dot[1])])
     if dots:
         figure.add_scatter(
             x=[level for level, _ in dots], y=[ratio for _, ratio in dots], mode="markers", name="single blocks",
@@ -121,7 +126,7 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     measured = [level for level in view.levels if any(words.known(view.speedup(n, level).ratio.value) for n in names)]
     ends = dict.fromkeys((measured[0], measured[-1]))
-    title = "; ".join(_proven(view, names, level) for level in ends)
+    title = "A" + "; ".join(_proven(view, names, level) for level in ends)[1:]
     figure = canvas(title, x_title=LOAD, y_title="speed-up, ratio")
     load_axis(figure, view.levels)
     level_line(figure, 1.0, "no change", dash="solid")
@@ -148,7 +153,7 @@ def _proven(view: View, names: list[str], level: float) -> str:
     better = [short for short, ratio in ratios.items() if ratio.low is not None and ratio.low > 1]
     worse = [short for short, ratio in ratios.items() if ratio.high is not None and ratio.high < 1]
     said = [f"{word} by {listed(found)}" for word, found in (("better", better), ("worse", worse)) if found]
-    return f"At {words.level(level)} {', '.join(said) or 'no metric is proven better or worse'}"
+    return f"at {words.level(level)} {', '.join(said) or 'no metric is proven better or worse'}"
 
 
 def _drawn(view: View, name: str) -> bool:

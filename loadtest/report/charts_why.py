@@ -22,6 +22,7 @@ from loadtest.report.figures import (
     level_line,
     load_axis,
     series,
+    thinned,
 )
 from loadtest.report.view import View
 
@@ -148,6 +149,7 @@ def drift(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     title = f"Over {words.minutes(lasted)} cells stay within ±{widest:.1f} % of the mean of their arm and level"
     figure = canvas(title, x_title="time since the start of the run, min", y_title="distance from the mean, %")
     level_line(figure, 0.0, "", dash="solid")
+    points = list(thinned(points))
     for arm in judgement.arms:
         mine = [(cell, percent) for cell, percent in points if cell.arm == arm]
         style = arm_style(judgement.arms, arm)

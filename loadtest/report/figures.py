@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import plotly.graph_objects as go
 
@@ -26,6 +26,7 @@ LOAD = "load, users, log scale"
 DODGE = 0.012  # arms are set this share apart along the load axis, so that error bars do not cover each other
 
 
+T = TypeVar("T")
 Points = list[tuple[float, Estimate]]  # level → value
 
 
@@ -50,6 +51,11 @@ class Chart:
 def listed(names: Sequence[str]) -> str:
     """Return names for a sentence."""
     return ", ".join(words.plain(name) for name in names) if names else "none"
+
+
+def thinned(items: Sequence[T], most: int = 1500) -> Sequence[T]:
+    """Return at most `most` items, evenly chosen: marks beyond that cover each other and only make the page large."""
+    return items if len(items) <= most else items[:: math.ceil(len(items) / most)]
 
 
 def label(text: str) -> str:

@@ -96,7 +96,7 @@ def servers(view: View) -> tuple[tuple[str, str], ...]:
         identity = row.get("identity")
         merged = (dict(identity) if isinstance(identity, Mapping) else {}) | {k: v for k, v in row.items() if v}
         parts = [merged.get(key) for key in ("model", "method", "url")]
-        found.append((words.plain(name, 80), ", ".join(words.plain(part, 200) for part in parts if part)))
+        found.append((words.plain(name), ", ".join(words.plain(part, 200) for part in parts if part)))
     return tuple(found)
 
 

@@ -26,7 +26,7 @@
     return Plotly.newPlot(plot, figure.data, layout, config);
   }
 
-  Promise.all(plots.map(draw)).then(
+  Promise.all(plots.map(function (plot) { return Promise.resolve(plot).then(draw); })).then(
     function () { root.dataset.drawn = String(plots.length); },
     function (error) { root.dataset.failed = String(error); }
   );

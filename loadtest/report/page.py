@@ -24,6 +24,7 @@ from loadtest.report.view import VERDICTS, View
 
 HERE = Path(__file__).parent
 NAME = "report.html"
+NOTES = 50  # shown; the rest stands in verdict.json
 # Plotly adds an empty style element and fills it through the style sheet's own interface: the hash of the empty text
 # allows that. It sets positions through the style object, which no policy forbids, and the charts drawn here need no
 # eval; so neither 'unsafe-inline' nor 'unsafe-eval' stands in the policy. tests/browser fails when that changes.
@@ -75,7 +76,8 @@ def _answer(view: View) -> dict[str, Any]:
         "tiles": answer.tiles(view),
         "why_sentences": answer.why_sentences(view),
         "certainty": answer.certainty(view),
-        "notes": view.judgement.notes,
+        "notes": view.judgement.notes[:NOTES],
+        "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
         "exit": words.exit_words(decision.exit_code),
         "compared": view.candidate is not None,
         "rule": answer.rule(view),
@@ -93,7 +95,8 @@ def _tables(view: View) -> dict[str, Any]:
         "inter_token_words": [words.METRICS[name] for name in tables.INTER_TOKEN],
         "why": tables.why(view),
         "outcomes": tables.outcomes(view),
-        "comparability": tables.comparability(view),
+        "comparability": tables.comparability(view, equal=False),
+        "equal": tables.comparability(view, equal=True),
         "marked": tables.cells(view, marked_only=True),
         "cells": tables.cells(view),
         "protocol": header.protocol(view.run),

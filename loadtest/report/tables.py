@@ -9,6 +9,7 @@ from loadtest.report import words
 from loadtest.report.view import View
 
 Row = tuple[str, ...]
+MOST = 1000  # rows of a table; the page stays under 6 MB
 INTER_TOKEN = ("tpot", "token_gap", "chunk_gap")
 
 
@@ -20,6 +21,7 @@ class Table:
     columns: Row
     rows: tuple[Row, ...]
     heads: int = 1
+    left_out: int = 0  # rows that stand in the run's folder alone
 
 
 def levels(view: View) -> Table:
@@ -173,16 +175,18 @@ def _tally(counts: dict[str, int]) -> str:
     return ", ".join(f"{words.plain(name, 80)} {number:,}" for name, number in sorted(counts.items())) or words.MISSING
 
 
-def comparability(view: View) -> Table:
-    """Return what is known of the two servers, differences first."""
+def comparability(view: View, *, equal: bool) -> Table:
+    """Return what is known of the two servers: the items that are equal, or all others, the gravest first."""
     rank = {"violation": 0, "unknown": 1, "consequence": 2, "expected": 3, "equal": 4}
-    ordered = sorted(view.judgement.comparability, key=lambda line: rank.get(line.kind, 1))
+    chosen = [line for line in view.judgement.comparability if (line.kind == "equal") is equal]
+    ordered = sorted(chosen, key=lambda line: rank.get(line.kind, 1))
     rows = tuple(
         (words.plain(line.item), words.plain(line.kind), words.plain(line.baseline) or words.MISSING,
          words.plain(line.candidate) or words.MISSING, words.plain(line.source))
-        for line in ordered
+        for line in ordered[:MOST]
     )  # fmt: skip
-    return Table(name="Comparability", columns=("item", "difference", "baseline", "candidate", "source"), rows=rows)
+    name, columns = "Equal items" if equal else "Differences", ("item", "difference", "baseline", "candidate", "source")
+    return Table(name=name, columns=columns, rows=rows, left_out=max(0, len(ordered) - MOST))
 
 
 def cells(view: View, *, marked_only: bool = False) -> Table:
@@ -194,7 +198,12 @@ def cells(view: View, *, marked_only: bool = False) -> Table:
         "requests client / server",
     )  # fmt: skip
     name = "Cells that are invalid or carry a mark" if marked_only else "All cells, in running order"
-    return Table(name=name, columns=columns, rows=tuple(_cell(cell) for cell in chosen))
+    return Table(
+        name=name,
+        columns=columns,
+        rows=tuple(_cell(cell) for cell in chosen[:MOST]),
+        left_out=max(0, len(chosen) - MOST),
+    )
 
 
 def _cell(cell: CellView) -> Row:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Tail, Why
+from loadtest.analyse.results import Answer, ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Tail, Why
 from loadtest.report import words
 
 DEPTHS = ("p50", "p90", "p95", "p99")
@@ -18,6 +18,7 @@ VERDICTS = {
     "guard broken": "beyond the least gain, and a guard is proven broken",
     "cannot tell": "the interval holds the least gain, or a guard has no data",
     "no data": "no speed-up was measured",
+    "not judged": "the run is invalid, or was only measured",
 }
 
 
@@ -109,6 +110,8 @@ class View:
 
     def verdict(self, level: float) -> str:
         """Return the word of VERDICTS for a level, by the rule written there."""
+        if self.judgement.decision.answer in (Answer.INVALID, Answer.MEASURED):
+            return "not judged"
         ratio = self.speedup(self.decision_metric, level).ratio
         if ratio.low is None or ratio.high is None or not (words.known(ratio.low) and words.known(ratio.high)):
             return "no data"

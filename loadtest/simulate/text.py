@@ -23,12 +23,14 @@ _LENGTH, _WORDS = 0x1E46, 0x303D5  # purposes of draws
 
 
 def rendered(messages: Sequence[Any]) -> str:
-    """Return a chat as one string, as a chat template would; a longer dialogue continues the string of a shorter one."""
-    parts = [f"<|{message['role']}|>\n{_content(message.get('content'))}<|end|>\n" for message in messages]
+    """Return a chat as one string, as a chat template would; a longer dialogue continues that of a shorter one."""
+    parts = [f"<|{message['role']}|>\n{content_of(message)}<|end|>\n" for message in messages]
     return "".join(parts) + "<|assistant|>\n"
 
 
-def _content(content: Any) -> str:
+def content_of(message: Any) -> str:
+    """Return the text of a message, whose content is a text or a list of parts."""
+    content = message.get("content")
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content if isinstance(part, dict))
     return "" if content is None else str(content)
@@ -50,17 +52,24 @@ def key_of(prompt: str) -> int:
     return int.from_bytes(blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+_CODE = (
+    r"```|\bdef |\bclass |\bSELECT\b|\b(sql|python|javascript|typescript|rust|java|function|script|regex|pytest|bash"
+    r"|docker\w*|code|api|endpoint|bug|stack ?trace|compile\w*|generator|query)\b"
+)
+_TRANSLATION = r"\b(translat\w+|into (english|german|french|spanish|italian|dutch|polish|japanese))\b"
+_SUMMARY = r"\b(summar\w+|tl;?dr|key points|in (one|two|three) sentences)\b"
+_WRITING = r"\b(write|rewrite|story|poem|letter|e-?mail|essay|speech|blurb|slogan|titles?|version|draft|toast)\b"
+_MATHS = (
+    r"\b(how (many|much|long|far|old)|percent|average|calculate|equation|probability|solve|total|sum"
+    r"|per (hour|day|month|year))\b|[%×÷]|\d+ ?[*/^+=] ?\d+"
+)
 # Looked for in this order; the first that is found decides.
-_PATTERNS = (
-    ("code", r"```|\bdef |\bclass |\bSELECT\b|\bSQL\b|\b(python|javascript|typescript|rust|java|function|script|regex"
-             r"|pytest|bash|docker\w*|code|api|endpoint|bug|stack ?trace|compile\w*|generator|query)\b"),
-    ("translation", r"\b(translat\w+|into (english|german|french|spanish|italian|dutch|polish|japanese))\b"),
-    ("summary", r"\b(summar\w+|tl;?dr|key points|in (one|two|three) sentences)\b"),
-    ("writing", r"\b(write|rewrite|story|poem|letter|e-?mail|essay|speech|blurb|slogan|titles?|version|draft|toast)\b"),
-    ("maths", r"\b(how (many|much|long|far|old)|percent|average|calculate|equation|probability|solve|total|sum|per (hour"
-              r"|day|month|year))\b|[%×÷]|\d+ ?[*/^+=] ?\d+"),
+_CATEGORIES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("code", _CODE), ("translation", _TRANSLATION), ("summary", _SUMMARY), ("writing", _WRITING), ("maths", _MATHS)
+    )
 )  # fmt: skip
-_CATEGORIES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _PATTERNS)
 
 
 def category_of(text: str) -> str:
@@ -87,7 +96,7 @@ def answer_length(key: int, category: str, max_tokens: int, *, ignore_eos: bool 
     return natural, "stop"
 
 
-_WORDS_OF_ANSWERS = (
+_TEXT = (
     " the of and to in is that it for as with was on be by this are or an from at which not have but one all were when"
     " we there can more other some what time only new also into could than first two its over such very make most even"
     " work part place case point small number long large hand high year state world still good much before great right"
@@ -100,8 +109,8 @@ _WORDS_OF_ANSWERS = (
     " ever red list though feel talk bird soon body dog family direct pose leave song measure door product black short"
     " numeral class wind question happen complete ship area half rock order fire south problem piece told knew pass"
     " café naïve Größe Zürich señor façade crème über 東京 数える 日本語 Привет мир → … — “quoted” ‘so’ ½ π ≈ ✓"
-).split()
-_PIECES = (*(f" {word}" for word in _WORDS_OF_ANSWERS), ",", ",", ".", ".", ":", "\n", "\n\n", "ing", "ed", "s", "ly",
+)
+_PIECES = (*(f" {word}" for word in _TEXT.split()), ",", ",", ".", ".", ":", "\n", "\n\n", "ing", "ed", "s", "ly",
            ' "', '"', "()", " 1", " 20", " 300", "\t- ")  # fmt: skip
 
 

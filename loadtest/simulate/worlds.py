@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from loadtest.simulate.models import Acceptance, ArmModel
 
@@ -12,7 +15,7 @@ class World:
     """A simulated pair."""
 
     name: str
-    about: str
+    description: str
     baseline: ArmModel
     speculative: ArmModel
 
@@ -31,7 +34,6 @@ H100 = ArmModel(
     per_kv_token_s=3.92645679e-8,
     overhead_s=1.20683946e-3,
 )
-EAGLE_COST = {"draft_floor_s": 2.13526175e-3, "draft_per_token_s": 8.41429603e-7, "draft_kv_s": 2.37768493e-9}
 
 # Llama-3-8B on one A100: layer times of Vidur's published profile (arXiv 2405.05465) plus 0.6 ms for the output layer,
 # in seconds by batched tokens; KV read at 131,072 bytes a token and 1.6 TB/s.
@@ -50,33 +52,84 @@ A100 = ArmModel(
     kv_limit_tokens=360_000,
 )
 
-# Kinds of prompt differ in how well they are drafted (logit of conditional acceptance); the mix of a chat is near 0.
-BY_CATEGORY = (("code", 0.35), ("maths", 0.3), ("summary", 0.1), ("translation", -0.25), ("writing", -0.4))
+# Kinds of prompt differ in how well they are drafted (logit of conditional acceptance); an even mix is near 0.
+BY_CATEGORY = (
+    ("code", 0.3), ("maths", 0.25), ("summary", 0.1), ("chat", -0.15), ("translation", -0.25), ("writing", -0.4)
+)  # fmt: skip
 
 
-def drafting(arm: ArmModel, conditional: tuple[float, ...], **changes: object) -> ArmModel:
+def drafting(arm: ArmModel, conditional: tuple[float, ...], *, spread: float = 0.35) -> ArmModel:
     """Return the arm with an EAGLE drafter whose slots are accepted at these conditional rates."""
-    alive, survival = 1.0, []
-    for rate in conditional:
-        alive *= rate
-        survival.append(alive)
-    acceptance = Acceptance(survival=tuple(survival), spread=0.35, by_category=BY_CATEGORY)
-    return replace(arm, acceptance=acceptance, declared_k=len(survival), **EAGLE_COST, **changes)  # type: ignore[arg-type]
+    survival = tuple(itertools.accumulate(conditional, operator.mul))
+    acceptance = Acceptance(survival=survival, spread=spread, by_category=BY_CATEGORY)
+    return replace(arm, acceptance=acceptance, declared_k=len(survival), draft_floor_s=2.13526175e-3,
+                   draft_per_token_s=8.41429603e-7, draft_kv_s=2.37768493e-9)  # fmt: skip
+
+
+def accepting(arm: ArmModel, **changes: Any) -> ArmModel:
+    """Return the arm with changed fields of its acceptance model."""
+    assert arm.acceptance is not None
+    return replace(arm, acceptance=replace(arm.acceptance, **changes))
+
+
+def experts(expert_s: float, slope_s: float) -> ArmModel:
+    """Return a mixture of experts: a step reads more experts the more tokens it holds, until all are read.
+
+    The shape 1 − (1 − 1/16)^tokens is MoESD's (arXiv 2505.19645); floor, height and slope are invented so that the
+    whole story happens within 80 users.
+    """
+    tokens = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 8192)
+    stairs = tuple((n, 1e-3 + expert_s * (1 - (15 / 16) ** n) + slope_s * n) for n in tokens)
+    return replace(H100, floor_s=0.0, per_token_s=0.0, staircase=stairs)
 
 
 # Conditional acceptance by slot of EAGLE on GSM8K, realised steps of the traces released with arXiv 2601.11580.
 GSM8K = (0.66, 0.65, 0.63, 0.65, 0.62)
-DEFAULT = drafting(H100, (0.44, 0.45, 0.47, 0.48, 0.48))
+MODEST = (0.44, 0.45, 0.46, 0.47, 0.47)
+
+_EAGLE3 = drafting(H100, GSM8K[:3])
+_MOE = experts(0.02, 1.4e-4)
+_SMALL = replace(H100, kv_limit_tokens=10_000, max_model_len=4096)
+# No layers, no queue: every step takes 20 ms whatever the load. Calibrates a client.
+_NULL = ArmModel(floor_s=0.020, per_token_s=0.0, per_kv_token_s=0.0, overhead_s=0.0, frontend_s=0.0)
 
 
-PRESETS = {
-    "default": World(name="default", about="x", baseline=H100, speculative=DEFAULT),
-    "eagle3": World(name="eagle3", about="x", baseline=H100, speculative=drafting(H100, GSM8K[:3])),
-}
+def _worlds(*rows: tuple[str, str, ArmModel, ArmModel]) -> dict[str, World]:
+    return {name: World(name=name, description=text, baseline=a, speculative=b) for name, text, a, b in rows}
+
+
+WORLDS = _worlds(
+    ("default", "An 8B model on an H100 with 5 draft tokens of modest acceptance: pays up to between 24 and 48 users.",
+     H100, drafting(H100, MODEST)),
+    ("eagle3", "The same model with 3 well accepted draft tokens: pays at every load up to 64 users.", H100, _EAGLE3),
+    ("never", "Drafts that are hardly ever accepted: drafting costs more than it brings at any load.",
+     H100, drafting(H100, (0.2, 0.2, 0.2, 0.2, 0.2))),
+    ("band", "An A100, whose step costs rise in stairs, and 1 draft token: neither gain nor loss in a wide band of loads.",
+     A100, replace(drafting(A100, (0.42,)), draft_floor_s=3e-3)),
+    ("moe", "A mixture of experts: loses at low load, pays at middle load, loses again at high load.",
+     _MOE, drafting(_MOE, (0.5, 0.52, 0.52))),
+    ("drift", "Acceptance falls while the server runs.", H100, accepting(_EAGLE3, drift_per_s=-0.006)),
+    ("load-acceptance", "Acceptance falls as the running batch grows.", H100, accepting(_EAGLE3, per_doubling=-0.15)),
+    # Per-token time 6.6 % up at 2 running requests and 21.6 % at 189, with nothing drafted: vLLM issue 49548.
+    ("k0", "Speculation is configured but drafts nothing, and costs time all the same.", H100,
+     replace(H100, declared_k=5, overhead_s=H100.overhead_s + 0.45e-3, per_token_s=H100.per_token_s + 1.03e-5)),
+    ("silent-off", "Speculation is configured but silently off: the arms are equally fast.", H100,
+     replace(H100, declared_k=5)),
+    ("failures", "The speculative server answers 3 % of the requests with an error.", H100,
+     replace(_EAGLE3, failure_ratio=0.03)),
+    ("starts", "Every start of a server is a little faster or slower than the last (2 %).",
+     replace(H100, start_sd=0.02), replace(drafting(H100, MODEST), start_sd=0.02)),
+    ("cache", "Speculation makes the server compute four blocks of every prefix-cache hit again.",
+     H100, replace(_EAGLE3, cache_lost_blocks=4)),
+    ("memory", "Little memory for the KV cache: requests are preempted under load.",
+     _SMALL, drafting(_SMALL, GSM8K[:3])),
+    ("aa", "Two equal servers without speculation.", H100, H100),
+    ("null", "Two equal servers whose steps take 20 ms at any load: shows what the client adds.", _NULL, _NULL),
+)  # fmt: skip
 
 
 def world(name: str) -> World:
     """Return a preset by name; ValueError names the presets there are."""
-    if name not in PRESETS:
-        raise ValueError(f"there is no world {name!r}; there are {', '.join(PRESETS)}")
-    return PRESETS[name]
+    if name not in WORLDS:
+        raise ValueError(f"there is no world {name!r}; there are {', '.join(WORLDS)}")
+    return WORLDS[name]

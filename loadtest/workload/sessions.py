@@ -30,7 +30,8 @@ class Turn:
     category: str
     user: str
     assistant: str  # "" on the last turn, or where the source knows no answer
-    think_s: float  # pause before this turn is due, counted from the end of the one before; 0 on the first
+    # Pause before this turn is due, counted from the end of the turn before; on the first: pause before the dialogue.
+    think_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,8 @@ class Text:
 
     def fill(self, values: Values) -> str:
         """Return the text with the values of one session."""
-        return self.form % self.pick(values)
+        filled: str = self.form % self.pick(values)
+        return filled
 
 
 def _nothing(_values: Values) -> tuple[()]:

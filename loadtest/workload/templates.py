@@ -34,9 +34,7 @@ class Template:
         turns = []
         for asked, answered in self.turns:
             answer = answered.fill(values)
-            turns.append(
-                Turn(category=self.category, user=asked.fill(values), assistant=answer, think_s=think_s)
-            )
+            turns.append(Turn(category=self.category, user=asked.fill(values), assistant=answer, think_s=think_s))
             think_s = after_answer_s(generator, answer)
         return Session(turns=tuple(turns), system=self.system.fill(values))
 
@@ -118,10 +116,9 @@ def _template(document: dict[str, Any], table: dict[str, Any], words: dict[str, 
             document.get("numbers", {}) | table.get("numbers", {}),
         )
         turns = tuple(
-            (slots.text(turn["user"].strip()), slots.text(turn.get("assistant", "").strip()))
-            for turn in table["turn"]
+            (slots.text(turn["user"].strip()), slots.text(turn.get("assistant", "").strip())) for turn in table["turn"]
         )
         system = slots.text(table.get("system", "").strip())
-    except ValueError as error:
+    except (ValueError, SyntaxError) as error:
         raise ValueError(f"template {table['id']}: {error}") from error
     return Template(id=table["id"], category=document["category"], system=system, turns=turns, slots=slots)

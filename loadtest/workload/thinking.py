@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-# A reader follows an answer while it streams, so that only a part of it is left to read when it ends; then comes typing.
+# A reader follows an answer while it streams, so that only a part is left to read when it ends; then comes typing.
 # With these figures an answer of 600 characters (about 100 words) has a median pause of 8 s.
 TYPING_S = 4.0
 READING_CHARACTERS_PER_S = 150.0

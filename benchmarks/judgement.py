@@ -1,0 +1,102 @@
+"""How often the judgement is right: experiments in virtual time, on worlds whose truth is found by high replication.
+
+    python benchmarks/judgement.py --world default --seeds 200
+
+prints, for the demo settings of scenarios/chat.toml: how many intervals of the break-even contain the true one, their
+median width (upper ÷ lower), and how often each answer was given. The truth is the same scenario at many blocks on a
+finer ladder, never a closed form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from loadtest.analyse.judge import judge_data
+from loadtest.analyse.results import Judgement
+from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.experiment import override
+from loadtest.settings import Experiment
+from loadtest.simulate.worlds import world
+from loadtest.workload.templates import TemplateSource
+
+SCENARIO = Path(__file__).parents[1] / "scenarios" / "chat.py"
+POOL = ShapePool(TemplateSource("chat"))
+TRUTH_BLOCKS = 60
+TRUTH_SEED = 987_654_321
+
+
+def demo(name: str, seed: int, **plan: object) -> Experiment:
+    experiment = prepare(Options(scenario=SCENARIO, world=name), {}).experiment
+    return override(override(experiment, "plan", seed=seed), "plan", **plan)
+
+
+def judged(name: str, experiment: Experiment) -> Judgement:
+    pair = world(name)
+    run = run_virtual(experiment, {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
+    return judge_data(run.header, run.cells, run.scrapes, run.requests())
+
+
+def truth(name: str) -> dict[float, float]:
+    """Return level → true speed-up of mean end-to-end time on a fine ladder over the demo's range."""
+    experiment = demo(name, TRUTH_SEED, blocks=TRUTH_BLOCKS)
+    low, high = experiment.load.levels[0], experiment.load.levels[-1]
+    ladder = sorted({round(low * (high / low) ** (i / 16)) for i in range(17)})
+    judgement = judged(name, override(experiment, "load", levels=tuple(float(level) for level in ladder)))
+    return {s.level: s.ratio.value for s in judgement.speedups if s.metric == "e2e" and s.ratio.value}
+
+
+def crossing(curve: dict[float, float], threshold: float = 1.0) -> float | None:
+    """Return the load at which a falling curve passes the threshold, linear in log load; None when it does not."""
+    rows = sorted(curve.items())
+    for (a, x), (b, y) in zip(rows, rows[1:], strict=False):
+        if x >= threshold > y:
+            share = math.log(x / threshold) / math.log(x / y)
+            return math.exp(math.log(a) + share * math.log(b / a))
+    return None
+
+
+def one(arguments: tuple[str, int]) -> tuple[str, str, float | None, float | None]:
+    name, seed = arguments
+    judgement = judged(name, demo(name, seed))
+    result = judgement.decision.break_even
+    if result is None:
+        return judgement.decision.answer.value, "none", None, None
+    return judgement.decision.answer.value, result.form.value, result.at.low, result.at.high
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--world", default="default")
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    began = time.perf_counter()
+    curve = truth(given.world)
+    at = crossing(curve)
+    print(f"truth of {given.world}: " + ", ".join(f"{level:g}: {ratio:.3f}" for level, ratio in sorted(curve.items())))
+    print(f"true break-even: {f'{at:.1f} users' if at else 'none'} ({time.perf_counter() - began:.0f} s)")
+    work = [(given.world, given.first_seed + i) for i in range(given.seeds)]
+    with ProcessPoolExecutor(given.processes) as pool:
+        rows = list(pool.map(one, work, chunksize=4))
+    print("answers:", dict(Counter(row[0] for row in rows)))
+    print("forms:  ", dict(Counter(row[1] for row in rows)))
+    bounded = [(low, high) for _, _, low, high in rows if low and high]
+    if at and bounded:
+        inside = sum(low <= at <= high for low, high in bounded)
+        share = inside / given.seeds
+        error = math.sqrt(share * (1 - share) / given.seeds)
+        width = statistics.median(high / low for low, high in bounded)
+        print(f"contain the true break-even: {inside} of {given.seeds} ({share:.1%} ± {error:.1%}); median upper ÷ lower {width:.3f}")
+    print(f"{given.seeds} experiments in {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

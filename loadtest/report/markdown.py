@@ -1,0 +1,67 @@
+"""summary.md: the answer as it fits into a pull-request comment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loadtest.analyse.results import Judgement
+from loadtest.report import answer, header, tables, words
+from loadtest.report.view import View
+
+NAME = "summary.md"
+NOTES = 10
+# Only what could form an element, a link, an image, a table cell, code or emphasis; brackets alone form none.
+_ACTIVE = re.compile(r"[\\`*~|]|(?<=\])[(\[:]")
+
+
+def write_summary(folder: Path, run: Mapping[str, Any], judgement: Judgement) -> Path:
+    """Write summary.md into the run's folder, whole or not at all; return its path."""
+    path = folder / NAME
+    part = path.with_name(NAME + ".part")
+    part.write_bytes(summary(run, judgement).encode())
+    part.replace(path)
+    return path
+
+
+def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
+    """Return the answer, the table by level and the notes as GitHub-flavoured markdown."""
+    view, decision = View(run=run, judgement=judgement), judgement.decision
+    parts = [f"> **{banner.word}.** {banner.text}" for banner in header.banners(view)]
+    parts.append(f"## {quiet(decision.headline)}")
+    if decision.recommendation:
+        parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
+    parts += [quiet(text) for text in (decision.second, *answer.why_sentences(view)) if text]
+    if decision.would_settle:
+        parts.append(f"What would settle it: {quiet(decision.would_settle)}")
+    if decision.reasons:
+        parts.append("\n".join(f"- {quiet(reason)}" for reason in decision.reasons))
+    parts += _levels(view)
+    parts.append(answer.certainty(view))
+    if judgement.notes:
+        shown = [f"- {quiet(note)}" for note in judgement.notes[:NOTES]]
+        more = len(judgement.notes) - NOTES
+        parts.append("\n".join(shown + ([f"- {more} more in report.html"] if more > 0 else [])))
+    where = f"Scenario {quiet(header.scenario(run))}. " if header.scenario(run) else ""
+    parts.append(f"{where}Exit code {words.exit_words(decision.exit_code)}. The page is report.html.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _levels(view: View) -> list[str]:
+    table = tables.levels(view)
+    if not table.rows:
+        return []
+    lines = [_line(table.columns), _line(["---", "---"] + ["---:"] * (len(table.columns) - 2))]
+    return ["\n".join(lines + [_line([quiet(text) for text in row]) for row in table.rows])]
+
+
+def _line(cells: list[str] | tuple[str, ...]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def quiet(text: str) -> str:
+    """Return foreign text that markdown shows as it is: no element, link, image, table cell or mention."""
+    shown = words.plain(text, 600).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _ACTIVE.sub(lambda found: "\\" + found[0], shown).replace("@", "@\u200b")

@@ -1,0 +1,134 @@
+"""What `run` shows while it measures: a live view on a terminal, one plain line per cell elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from loadtest.report import words
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """The last figures of an arm."""
+
+    tokens_per_s: float | None = None
+    ttft_p50_s: float | None = None
+    in_flight: int = 0
+    errors: int = 0
+
+    @property
+    def text(self) -> str:
+        """One line of figures."""
+        return (
+            f"{words.whole(self.tokens_per_s)} tokens/s, TTFT p50 {words.time(self.ttft_p50_s)},"
+            f" {self.in_flight} in flight, {self.errors} error{'' if self.errors == 1 else 's'}"
+        )
+
+
+class Progress:
+    """Shows the driver's events; a context manager, fed through `handle`. Events it does not know are ignored."""
+
+    def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
+        """Show on `console`; `now` is a clock in seconds."""
+        self._console, self._now = console, now
+        self._live = Live(console=console, get_renderable=self.view, transient=True) if console.is_terminal else None
+        self._readings: dict[str, Reading] = {}
+        self._cell: Mapping[str, Any] = {}
+        self._phase = ""
+        self._done = 0
+        self._began_s: float | None = None
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def handle(self, event: Mapping[str, Any]) -> None:
+        """Take one event of the driver."""
+        show = {
+            "cell_start": self._on_start,
+            "tick": self._on_tick,
+            "cell_end": self._on_end,
+            "calibration_start": self._on_calibration,
+            "note": self._on_note,
+        }.get(str(event.get("event")))
+        if show is not None:
+            show(event)
+
+    def _on_calibration(self, event: Mapping[str, Any]) -> None:
+        self._say(f"calibrating the client against the built-in null server, {event.get('users', 0):g} users")
+
+    def _on_note(self, event: Mapping[str, Any]) -> None:
+        self._say(f"note: {words.plain(event.get('text', ''), 400)}")
+
+    def _on_start(self, event: Mapping[str, Any]) -> None:
+        self._cell, self._phase = event, ""
+        if self._began_s is None:
+            self._began_s = self._now()
+        self._readings[self._arm] = Reading()
+
+    def _on_tick(self, event: Mapping[str, Any]) -> None:
+        self._phase = str(event.get("phase", ""))
+        if not self._cell:
+            return  # the calibration ticks as well
+        self._readings[self._arm] = Reading(
+            tokens_per_s=event.get("tokens_per_s"), ttft_p50_s=event.get("ttft_p50_s"),
+            in_flight=int(event.get("in_flight") or 0), errors=int(event.get("errors") or 0),
+        )  # fmt: skip
+
+    def _on_end(self, event: Mapping[str, Any]) -> None:
+        self._done += 1
+        state, reason = str(event.get("state", "complete")), words.plain(event.get("reason", ""), 300)
+        if self._live is None or state != "complete":
+            left = f"; {self.left}" if self.left else ""
+            figures = self._readings.get(self._arm, Reading()).text
+            said = figures if state == "complete" else f"{words.plain(state)}: {reason}"
+            self._say(f"{self._where}: {said}{left}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True, highlight=False)
+
+    @property
+    def _arm(self) -> str:
+        return words.plain(self._cell.get("arm", ""), 40)
+
+    @property
+    def _total(self) -> int:
+        return int(self._cell.get("total") or 0)
+
+    @property
+    def _where(self) -> str:
+        cell = self._cell
+        position = f"cell {int(cell.get('index') or 0) + 1} of {self._total}"
+        level = words.level(float(cell.get("level") or 0.0))
+        return f"{position}, {self._arm}, {level}, block {int(cell.get('block') or 0) + 1}"
+
+    @property
+    def left(self) -> str:
+        """The time left as the cells so far took on average, or the empty string while none has ended."""
+        if not self._done or self._began_s is None or self._done >= self._total:
+            return ""
+        return f"about {words.minutes((self._now() - self._began_s) / self._done * (self._total - self._done))} left"
+
+    def view(self) -> RenderableType:
+        """Return what the live display shows now."""
+        if not self._cell:
+            return Text("starting …")
+        head = ", ".join(part for part in (self._where, self._phase, self.left) if part)
+        lines = [Text(f"{arm}: {reading.text}") for arm, reading in self._readings.items()]
+        return Group(ProgressBar(total=max(1, self._total), completed=self._done, width=60), Text(head), *lines)

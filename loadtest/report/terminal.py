@@ -1,0 +1,99 @@
+"""The answer on a terminal: reads well at 80 columns and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from loadtest.analyse.results import Judgement
+from loadtest.report import answer, header, words
+from loadtest.report.view import View
+
+LINES = 8  # of reasons and of notes
+VERDICT_STYLES = {
+    "pays": "green",
+    "slower": "red",
+    "guard broken": "red",
+    "too little": "yellow",
+    "cannot tell": "yellow",
+}
+
+
+def print_summary(
+    console: Console, run: Mapping[str, Any], judgement: Judgement, page_path: Path | None = None
+) -> None:
+    """Print the answer; `page_path` is where report.html lies."""
+    console.print(summary(run, judgement, page_path), highlight=False, soft_wrap=False)
+
+
+def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None = None) -> RenderableType:
+    """Return the answer, the table by level and what the exit code means; foreign text is never markup."""
+    view, decision = View(run=run, judgement=judgement), judgement.decision
+    parts: list[RenderableType] = [
+        Text(f"{banner.word.upper()}: {banner.text}", style="bold red" if banner.tone == "alarm" else "bold yellow")
+        for banner in header.banners(view)
+    ]
+    parts += [Text(""), Text(words.plain(decision.headline), style="bold")]
+    parts += [Text(words.plain(text)) for text in (decision.second,) if text]
+    if decision.recommendation:
+        parts.append(Text(f"Recommendation: {words.plain(decision.recommendation)}"))
+    if decision.would_settle:
+        parts.append(Text(f"What would settle it: {words.plain(decision.would_settle)}"))
+    parts += _list("", decision.reasons)
+    if view.levels and judgement.arm_levels:
+        parts += [Text(""), _levels(view)]
+    parts += [Text(""), *(Text(line) for line in answer.why_sentences(view)), Text(answer.certainty(view))]
+    marked = sum(bool(cell.marks) for cell in judgement.cells)
+    if marked:
+        parts.append(Text(f"{marked} cell{'s carry' if marked > 1 else ' carries'} a quality mark."))
+    parts += _list("note: ", judgement.notes)
+    if page_path is not None:
+        parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
+    parts.append(Text(f"Exit code: {words.exit_words(decision.exit_code)}"))
+    return Group(*parts)
+
+
+def _list(prefix: str, items: tuple[str, ...]) -> Iterator[Text]:
+    for item in items[:LINES]:
+        yield Text(f"- {prefix}{words.plain(item, 400)}")
+    if len(items) > LINES:
+        yield Text(f"- {len(items) - LINES} more on the page")
+
+
+def _levels(view: View) -> Table:
+    """One entry per level, one line per arm; the speed-up and, below it, the verdict at the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("users", "arm"):
+        table.add_column(name, no_wrap=True)
+    for name in ("in flight", "TTFT p50", "TPOT", "tokens/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if view.candidate:
+        table.add_column(f"speed-up, {words.metric(view.decision_metric).short}", no_wrap=True)
+    for level in view.levels:
+        columns = [[f"{level:g}"], *zip(*(_arm(view, arm, level) for arm in view.judgement.arms), strict=True)]
+        row = [Text("\n".join(lines)) for lines in columns]
+        if view.candidate:
+            row.append(_judged(view, level))
+        table.add_row(*row)
+    return table
+
+
+def _arm(view: View, arm: str, level: float) -> tuple[str, ...]:
+    return (
+        words.plain(arm, 14),
+        words.tenths(view.at(arm, level).in_flight),
+        words.time(view.tail(arm, level, "ttft", "p50").value),
+        words.time(view.mean(arm, level, "tpot").value),
+        words.whole(view.mean(arm, level, "output_tokens_per_s").value),
+    )
+
+
+def _judged(view: View, level: float) -> Text:
+    verdict = view.verdict(level)
+    text = Text(words.interval(view.speedup(view.decision_metric, level).ratio, words.ratio) + "\n")
+    return text.append(verdict, style=VERDICT_STYLES.get(verdict, ""))
