@@ -100,9 +100,7 @@ def candidate_idle(facts: RunFacts) -> Mark | None:
         return Mark(sentence=f"Whether {facts.candidate} speculated could not be read from its counters.")
     if abs(tau - 1) > TAU_IDLE:
         return None
-    return Mark(
-        sentence=f"Speculation was not active in {facts.candidate}: {tau:.3f} tokens per step.", invalid=True
-    )
+    return Mark(sentence=f"Speculation was not active in {facts.candidate}: {tau:.3f} tokens per step.", invalid=True)
 
 
 def baseline_speculates(facts: RunFacts) -> Mark | None:
@@ -165,9 +163,9 @@ def finishes_differ(facts: RunFacts) -> Mark | None:
     if len(reasons) < 2 or not all(totals):
         return None
     shares = {r: [side.get(r, 0) / total for side, total in zip(counts, totals, strict=True)] for r in reasons}
-    widest = max(reasons, key=lambda r: abs(shares[r][1] - shares[r][0]))
+    widest = max(reasons, key=lambda r: shares[r][1] - shares[r][0])
     p_value = stats.chi2_contingency([[side.get(r, 0) for r in reasons] for side in counts]).pvalue
-    if p_value >= FINISH_P or abs(shares[widest][1] - shares[widest][0]) < FINISH_DIFFERENCE:
+    if p_value >= FINISH_P or shares[widest][1] - shares[widest][0] < FINISH_DIFFERENCE:
         return None
     base, cand = (100 * share for share in shares[widest])
     return Mark(sentence=f"Answers end differently: `{widest}` in {base:.0f} % (baseline), {cand:.0f} % (candidate).")

@@ -129,9 +129,7 @@ def _tails(
     return tails
 
 
-def _design_effect(
-    blocks: Mapping[float, Sequence[Sample]], pooled: Mapping[float, Sample], q: float
-) -> float | None:
+def _design_effect(blocks: Mapping[float, Sequence[Sample]], pooled: Mapping[float, Sample], q: float) -> float | None:
     chi_square, dof = 0.0, 0
     for level, samples in blocks.items():
         if pooled[level].size:

@@ -201,8 +201,14 @@ class Exchange:
             came = len(self._record.chunk_s) - before
             if came > 1:
                 self._record.coalesced += came - 1
-            if came and not before and self._on_first is not None:
-                self._on_first()
+            if came and not before:
+                self._take_first()
+
+    def _take_first(self) -> None:
+        if not self._settled:
+            self._arm(self._deadline()[0])  # from now on every deadline only moves away
+        if self._on_first is not None:
+            self._on_first()
 
     def _take_events(self, piece: bytes, at_s: float) -> None:
         if self._settled:  # what follows [DONE] is not read

@@ -36,7 +36,7 @@ class Reply:
         self.on_body = self.pieces.append
         self._spoilt = False  # bytes came after the end of the response
         self._head_bytes = 0  # received before the head was complete
-        self._header_bytes = 0  # names and values
+        self._header_bytes = 0  # as lines
         self._parser = httptools.HttpResponseParser(self)
         self._feed = self._parser.feed_data
 
@@ -87,7 +87,7 @@ class Reply:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by llhttp for each header, and for trailers."""
-        self._header_bytes += len(name) + len(value)
+        self._header_bytes += len(name) + len(value) + 4  # the colon, a blank, CR LF
         if self.ready:
             return
         name = name.lower()

@@ -53,7 +53,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(words.plain(name) for name in names) if names else "none"
 
 
-def thinned(items: Sequence[T], most: int = 1500) -> Sequence[T]:
+def thinned(items: Sequence[T], most: int = 600) -> Sequence[T]:
     """Return at most `most` items, evenly chosen: marks beyond that cover each other and only make the page large."""
     return items if len(items) <= most else items[:: math.ceil(len(items) / most)]
 

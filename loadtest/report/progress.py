@@ -40,12 +40,12 @@ class Progress:
     def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
         """Show on `console`; `now` is a clock in seconds."""
         self._console, self._now = console, now
-        self._live = Live(console=console, get_renderable=self.view, transient=True) if console.is_terminal else None
         self._readings: dict[str, Reading] = {}
         self._cell: Mapping[str, Any] = {}
         self._phase = ""
         self._done = 0
         self._began_s: float | None = None
+        self._live = Live(console=console, get_renderable=self.view, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -95,10 +95,9 @@ class Progress:
         self._done += 1
         state, reason = str(event.get("state", "complete")), words.plain(event.get("reason", ""), 300)
         if self._live is None or state != "complete":
-            left = f"; {self.left}" if self.left else ""
             figures = self._readings.get(self._arm, Reading()).text
             said = figures if state == "complete" else f"{words.plain(state)}: {reason}"
-            self._say(f"{self._where}: {said}{left}")
+            self._say("; ".join(part for part in (f"{self._where}: {said}", self.left) if part))
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True, highlight=False)

@@ -40,7 +40,8 @@ def known(value: float | None) -> bool:
 def _digits(value: float, significant: int = 3) -> int:
     if value == 0 or not math.isfinite(value):
         return 0
-    return max(0, significant - 1 - math.floor(math.log10(abs(value))))
+    rounded = abs(float(f"{value:.{significant}g}"))  # 0.9996 is 1.00 with three digits
+    return max(0, significant - 1 - math.floor(math.log10(rounded)))
 
 
 def count(value: float | None) -> str:
@@ -99,7 +100,7 @@ def points(value: float | None) -> str:
 
 def _time_format(scale: float | None) -> Format:
     """Return the format of times of about `scale` seconds: one unit and one precision, so that figures line up."""
-    if scale is None or not math.isfinite(scale) or scale == 0:
+    if scale is None or not math.isfinite(scale):
         scale = 1.0
     unit, factor = ("ms", 1000.0) if abs(scale) < 0.9995 else ("s", 1.0)
     digits = min(_digits(scale * factor), 3)
@@ -151,7 +152,7 @@ def interval(estimate: Estimate, form: Format | None = None) -> str:
         return MISSING
     written = form or count
     if written is time:
-        written = _time_format(next((i for i in (value, low, high) if i is not None and math.isfinite(i)), None))
+        written = _time_format(next((i for i in (value, low, high) if i and math.isfinite(i)), 0.0))
     texts = [MISSING if item is None else written(item) for item in (value, low, high)]
     if low is None and high is None:
         return texts[0]

@@ -14,8 +14,8 @@ VERSION = "0.32.0"  # of the vLLM whose wire form is spoken
 def cache_config(arm: ArmModel) -> dict[str, Any]:
     """Return the configuration of the KV cache."""
     return {
-        "block_size": BLOCK_TOKENS, "cache_dtype": "auto", "enable_prefix_caching": True, "gpu_memory_utilization": 0.92,
-        "is_attention_free": False, "kv_cache_size_tokens": arm.kv_limit_tokens,
+        "block_size": BLOCK_TOKENS, "cache_dtype": "auto", "enable_prefix_caching": True,
+        "gpu_memory_utilization": 0.92, "is_attention_free": False, "kv_cache_size_tokens": arm.kv_limit_tokens,
         "kv_cache_max_concurrency": round(arm.kv_limit_tokens / arm.max_model_len, 2),
         "num_cpu_blocks": None, "num_gpu_blocks": arm.kv_limit_tokens // BLOCK_TOKENS, "num_gpu_blocks_override": None,
         "prefix_caching_hash_algo": "sha256", "sliding_window": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,16 @@ from loadtest.simulate.draws import mix
 class Refusal(Exception):
     """A request that gets an error instead of an answer."""
 
-    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
+    def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": status}}
+
+
+def bad(message: str, param: str, value: object = None) -> Refusal:
+    """Return the refusal (400) of a parameter, whose value stands in the message where it is known."""
+    shown = f"parameter={param}" if value is None else f"parameter={param}, value={value}"
+    return Refusal(400, f"{message} ({shown})", "BadRequestError", param)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +60,11 @@ def read_call(raw: bytes, *, chat: bool, model: str, max_model_len: int) -> Call
     """Return the call that a body makes of a server whose model is `model`, or refuse it."""
     body = read_json(raw)
     if body.get("model") not in (None, model):
-        raise Refusal(
-            404, f"The model `{body['model']}` does not exist. Valid aliases: {model}.", "NotFoundError", "model"
-        )
+        unknown = f"The model `{body['model']}` does not exist. Valid aliases: {model}."
+        raise Refusal(404, unknown, "NotFoundError", "model")
     prompt, opening, tokens = _chat_prompt(body) if chat else _plain_prompt(body)
-    if tokens >= max_model_len:
-        raise Refusal(400, f"This model's maximum context length is {max_model_len} tokens. The prompt alone has {tokens}."
-                           f" (parameter=input_tokens, value={tokens})", param="input_tokens")  # fmt: skip
-    limit = _max_tokens(body, max_model_len - tokens if chat else 16)
-    if limit > max_model_len:
-        raise Refusal(400, f"max_tokens={limit} cannot be greater than max_model_len={max_model_len}."
-                           f" Ask for fewer output tokens. (parameter=max_tokens, value={limit})", param="max_tokens")  # fmt: skip
-    if tokens + limit > max_model_len:
-        raise Refusal(400, f"This model's maximum context length is {max_model_len} tokens. The prompt has {tokens}, and"
-                           f" {limit} were asked for. (parameter=max_tokens, value={limit})", param="max_tokens")  # fmt: skip
+    limit = _max_tokens(body, max(1, max_model_len - tokens) if chat else 16)
+    _check_room(tokens, limit, max_model_len)
     _check_sampling(body)
     stream, options = _stream(body)
     key, category = text.key_of(prompt), text.category_of(opening)
@@ -79,13 +77,23 @@ def read_call(raw: bytes, *, chat: bool, model: str, max_model_len: int) -> Call
     )  # fmt: skip
 
 
+def _check_room(prompt: int, limit: int, room: int) -> None:
+    if limit > room:
+        raise bad(f"max_tokens={limit} cannot be greater than max_model_len={room}.", "max_tokens", limit)
+    length = f"This model's maximum context length is {room} tokens."
+    if prompt >= room:
+        raise bad(f"{length} The prompt alone has {prompt}.", "input_tokens", prompt)
+    if prompt + limit > room:
+        raise bad(f"{length} The prompt has {prompt}, and {limit} more were asked for.", "max_tokens", limit)
+
+
 def _chat_prompt(body: dict[str, Any]) -> tuple[str, str, int]:
     """Return the prompt, the text that tells its category (the first thing the user says), and its tokens."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise Refusal(400, "messages must be a non-empty list. (parameter=messages)", param="messages")
+        raise bad("messages must be a non-empty list.", "messages")
     if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
-        raise Refusal(400, "every message must be an object with a role. (parameter=messages)", param="messages")
+        raise bad("Every message must be an object with a role.", "messages")
     prompt = text.rendered(messages)
     opening = next((text.content_of(message) for message in messages if message["role"] == "user"), prompt)
     return prompt, opening, text.token_count(prompt)
@@ -96,7 +104,7 @@ def _plain_prompt(body: dict[str, Any]) -> tuple[str, str, int]:
     if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
         prompt = "".join(f"{mix(token) & 0xFFFF:04x}" for token in prompt)  # four characters make a token
     if not isinstance(prompt, str) or not prompt:
-        raise Refusal(400, "prompt must be a text or a list of token ids, and not empty. (parameter=prompt)", param="prompt")
+        raise bad("prompt must be a text or a list of token ids, and not empty.", "prompt")
     return prompt, prompt, text.token_count(prompt)
 
 
@@ -106,35 +114,29 @@ def _max_tokens(body: dict[str, Any], default: int) -> int:
     if given is None:
         return default
     if isinstance(given, bool) or not isinstance(given, int):
-        raise Refusal(400, f"max_tokens must be a whole number, not {given!r}. (parameter=max_tokens)", param="max_tokens")
+        raise bad("max_tokens must be a whole number.", "max_tokens", repr(given))
     if given < 1:
-        raise Refusal(
-            400, f"max_tokens must be at least 1, got {given}. (parameter=max_tokens, value={given})", param="max_tokens"
-        )
+        raise bad(f"max_tokens must be at least 1, got {given}.", "max_tokens", given)
     return given
 
 
 def _check_sampling(body: dict[str, Any]) -> None:
-    for name, low, high in (("temperature", 0.0, None), ("top_p", 0.0, 1.0)):
+    for name, high, allowed in (("temperature", math.inf, "non-negative"), ("top_p", 1.0, "between 0 and 1")):
         value = body.get(name)
         if value is None:
             continue
-        bad = isinstance(value, bool) or not isinstance(value, int | float) or value < low
-        if bad or (high is not None and value > high):
-            allowed = f"between {low:g} and {high:g}" if high is not None else "non-negative"
-            raise Refusal(400, f"{name} must be {allowed}, got {value}. (parameter={name}, value={value})", param=name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high:
+            raise bad(f"{name} must be {allowed}, got {value}.", name, value)
     if body.get("n", 1) not in (None, 1):
-        raise Refusal(400, "The simulated server gives one answer: n must be 1. (parameter=n)", param="n")
+        raise bad("The simulated server gives one answer: n must be 1.", "n", body["n"])
 
 
 def _stream(body: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
     stream, options = _flag(body, "stream"), body.get("stream_options")
     if options is not None and not stream:
-        raise Refusal(
-            400, "stream_options need `stream=True`. (parameter=stream_options)", param="stream_options"
-        )
+        raise bad("stream_options need `stream=True`.", "stream_options")
     if options is not None and not isinstance(options, dict):
-        raise Refusal(400, "stream_options must be an object. (parameter=stream_options)", param="stream_options")
+        raise bad("stream_options must be an object.", "stream_options")
     return stream, options or {}
 
 
@@ -142,4 +144,4 @@ def _flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise Refusal(400, f"{name} must be true or false, not {value!r}. (parameter={name})", param=name)
+    raise bad(f"{name} must be true or false.", name, repr(value))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_CONTEXT = 1 << 15  # longest prompt and answer that the engine lays out, in tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
@@ -55,8 +57,8 @@ class ArmModel:
             raise ValueError("declared_k must equal the length of the survival curve")
         if self.max_seqs * (self.k + 1) > self.max_batched_tokens:
             raise ValueError("max_batched_tokens must hold one step of max_seqs requests")
-        if self.max_model_len + self.k + 1 > self.kv_limit_tokens:
-            raise ValueError("kv_limit_tokens must hold one request of max_model_len")
+        if not self.max_model_len + self.k + 1 <= min(self.kv_limit_tokens, MAX_CONTEXT):
+            raise ValueError(f"max_model_len must fit kv_limit_tokens, and {MAX_CONTEXT}")
 
     @property
     def k(self) -> int:

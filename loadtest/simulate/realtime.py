@@ -16,7 +16,8 @@ from loadtest.simulate.intake import Call
 from loadtest.simulate.jobs import Ask, Counters, Job, Step
 from loadtest.simulate.wire import Answer
 
-SPIN_S = 0.001  # event loops sleep in whole milliseconds; the rest is spent in short turns
+SLEEP_ERROR_S = 0.002  # an event loop sleeps in whole milliseconds, rounded up, and by one more for some floats
+TICK_S = 0.0011  # what its shortest sleep takes; what is left after it is spent in turns of the loop
 BEHIND_S = 0.25  # a schedule this far behind is given up: the machine stood still
 COLLECT_AFTER_S = 1.0  # idle time after which garbage is collected, so that no pause falls into a step
 
@@ -122,9 +123,11 @@ class Pacer:
 
     async def _until(self, end_s: float) -> None:
         """Return at `end_s` of the monotonic clock, within some tens of microseconds on a quiet machine."""
-        left_s = end_s - clock_s() - SPIN_S
+        left_s = end_s - clock_s() - SLEEP_ERROR_S
         if left_s > 0:
             await asyncio.sleep(left_s)
+        if end_s - clock_s() > TICK_S:
+            await asyncio.sleep(1e-5)
         await asyncio.sleep(0)
         while clock_s() < end_s:
             await asyncio.sleep(0)

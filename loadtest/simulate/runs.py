@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from loadtest.simulate.draws import accepted_tokens, latent, slot_logits, survival
 from loadtest.simulate.jobs import Job
-from loadtest.simulate.models import Acceptance, ArmModel
+from loadtest.simulate.models import MAX_CONTEXT, Acceptance, ArmModel
 
 Floats = NDArray[np.float64]
 
-_STEPS = np.arange(1 << 15, dtype=np.float64)
+_STEPS = np.arange(MAX_CONTEXT, dtype=np.float64)
 
 
 def begin(job: Job, arm: ArmModel, seed: int, first_step: int, shift: float) -> Floats:

@@ -15,7 +15,7 @@ from loadtest.simulate import identity, text
 from loadtest.simulate.draws import mix
 from loadtest.simulate.engine import Engine
 from loadtest.simulate.exposition import render
-from loadtest.simulate.intake import Call, Refusal, read_call, read_json
+from loadtest.simulate.intake import Call, Refusal, bad, read_call, read_json
 from loadtest.simulate.jobs import Ask
 from loadtest.simulate.models import ArmModel
 from loadtest.simulate.prefixes import PrefixCache
@@ -124,7 +124,7 @@ class SimulatedServer:
         elif isinstance(body.get("prompt"), str):
             prompt = body["prompt"]
         else:
-            raise Refusal(400, "prompt or messages must be given. (parameter=prompt)", param="prompt")
+            raise bad("prompt or messages must be given.", "prompt")
         tokens = text.token_ids(prompt)
         return _json({"count": len(tokens), "max_model_len": self._arm.max_model_len, "tokens": tokens,
                       "token_strs": None})  # fmt: skip

@@ -10,7 +10,6 @@ from loadtest.simulate import text
 from loadtest.simulate.intake import Call
 
 _DONE = b"data: [DONE]\n\n"
-END_OF_BODY = b"0\r\n\r\n"
 
 
 def framed(event: bytes) -> bytes:
@@ -21,8 +20,10 @@ def framed(event: bytes) -> bytes:
 class Answer:
     """One answer under way: turns numbers of tokens into the events that carry them."""
 
-    __slots__ = ("_call", "_chat", "_close", "_head", "_ids", "_open", "_pieces", "_sent", "_tail", "_usage", "fingerprint",
-                 "response_id", "wire_created")  # fmt: skip
+    __slots__ = (
+        "_call", "_chat", "_close", "_created", "_fingerprint", "_head", "_open", "_pieces", "_sent", "_tail",
+        "response_id",
+    )  # fmt: skip
 
     def __init__(self, call: Call, response_id: str, model: str, created: int, fingerprint: str) -> None:
         """Prepare the templates of an answer to `call`."""
@@ -31,8 +32,8 @@ class Answer:
         self._pieces = text.answer(call.key, call.output_tokens, call.finish)
         self._sent = 0
         self.response_id = response_id
-        self.wire_created = created
-        self.fingerprint = fingerprint
+        self._created = created
+        self._fingerprint = fingerprint
         kind = "chat.completion.chunk" if call.chat else "text_completion"
         self._head = b'data: {"id":"%b","object":"%b","created":%d,"model":%b,"choices":[' % (
             response_id.encode(), kind.encode(), created, orjson.dumps(model))  # fmt: skip
@@ -108,10 +109,10 @@ class Answer:
         if not call.chat:
             choice |= {"prompt_logprobs": None, "prompt_token_ids": prompt_ids}
         choice["routed_experts"] = None
-        answer = {
+        answer: dict[str, Any] = {
             "id": self.response_id, "object": "chat.completion" if call.chat else "text_completion",
-            "created": self.wire_created, "model": model, "choices": [choice], "service_tier": None,
-            "system_fingerprint": self.fingerprint,
+            "created": self._created, "model": model, "choices": [choice], "service_tier": None,
+            "system_fingerprint": self._fingerprint,
             "usage": {"prompt_tokens": call.prompt_tokens, "total_tokens": call.prompt_tokens + call.output_tokens,
                       "completion_tokens": call.output_tokens, "prompt_tokens_details": None,
                       "completion_tokens_details": None},

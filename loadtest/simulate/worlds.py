@@ -104,7 +104,7 @@ WORLDS = _worlds(
     ("eagle3", "The same model with 3 well accepted draft tokens: pays at every load up to 64 users.", H100, _EAGLE3),
     ("never", "Drafts that are hardly ever accepted: drafting costs more than it brings at any load.",
      H100, drafting(H100, (0.2, 0.2, 0.2, 0.2, 0.2))),
-    ("band", "An A100, whose step costs rise in stairs, and 1 draft token: neither gain nor loss in a wide band of loads.",
+    ("band", "An A100, whose step costs rise in stairs, and 1 draft token: no gain, no loss in a wide band of loads.",
      A100, replace(drafting(A100, (0.42,)), draft_floor_s=3e-3)),
     ("moe", "A mixture of experts: loses at low load, pays at middle load, loses again at high load.",
      _MOE, drafting(_MOE, (0.5, 0.52, 0.52))),

@@ -22,29 +22,67 @@ def table_of(rows: Iterable[Request]) -> pa.Table:
 
 def request(**values: Any) -> Request:
     """A request of cell 0, due at 100, four chunks of 1, 3, 2 and 1 tokens."""
-    given: dict[str, Any] = dict(
-        cell=0, arm=BASE, level=1.0, block=0, user=0, session=0, due_s=100.0, sent_s=100.001, headers_s=100.10,
-        first_visible_s=100.11, end_s=100.26, outcome="ok", finish_reason="stop", http_status=200, output_tokens=7,
-        prompt_tokens=20, tokens_source="usage", body_hash="aa", chunk_s=[100.11, 100.15, 100.19, 100.25],
-        chunk_tokens=[1, 3, 2, 1],
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "cell": 0,
+        "arm": BASE,
+        "level": 1.0,
+        "block": 0,
+        "user": 0,
+        "session": 0,
+        "due_s": 100.0,
+        "sent_s": 100.001,
+        "headers_s": 100.10,
+        "first_visible_s": 100.11,
+        "end_s": 100.26,
+        "outcome": "ok",
+        "finish_reason": "stop",
+        "http_status": 200,
+        "output_tokens": 7,
+        "prompt_tokens": 20,
+        "tokens_source": "usage",
+        "body_hash": "aa",
+        "chunk_s": [100.11, 100.15, 100.19, 100.25],
+        "chunk_tokens": [1, 3, 2, 1],
+    }
     return Request(**{**given, **values})
 
 
 def cell(number: int = 0, **values: Any) -> CellRecord:
-    given: dict[str, Any] = dict(
-        cell=number, arm=BASE, level=1.0, block=0, order=number, state="complete", started_s=98.0,
-        window_open_s=99.0, window_close_s=109.0, drained_s=110.0, in_flight_mean=1.0, lateness_p50_s=0.0001,
-        lateness_p99_s=0.001, client_cpu_ratio=0.2, hub_lag_p99_s=0.001, coalesced_ratio=0.0,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "cell": number,
+        "arm": BASE,
+        "level": 1.0,
+        "block": 0,
+        "order": number,
+        "state": "complete",
+        "started_s": 98.0,
+        "window_open_s": 99.0,
+        "window_close_s": 109.0,
+        "drained_s": 110.0,
+        "in_flight_mean": 1.0,
+        "lateness_p50_s": 0.0001,
+        "lateness_p99_s": 0.001,
+        "client_cpu_ratio": 0.2,
+        "hub_lag_p99_s": 0.001,
+        "coalesced_ratio": 0.0,
+    }
     return CellRecord(**{**given, **values})
 
 
 def header(**values: Any) -> dict[str, Any]:
-    given: dict[str, Any] = dict(
-        schema=1, version="0.1.0", status="complete", reason="", experiment=as_document(Experiment(load=Load(think_time=0))),
-        baseline=BASE, candidate=SPEC, simulated=None, smoke=False, measure_only=False, comparability=[],
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "schema": 1,
+        "version": "0.1.0",
+        "status": "complete",
+        "reason": "",
+        "experiment": as_document(Experiment(load=Load(think_time=0))),
+        "baseline": BASE,
+        "candidate": SPEC,
+        "simulated": None,
+        "smoke": False,
+        "measure_only": False,
+        "comparability": [],
+    }
     return {**given, **values}
 
 
@@ -100,12 +138,14 @@ class Made:
     def _length(self, arm: str, level: float) -> float:
         return self._ttft(arm, level) + self._gap(arm, level) * (self.chunks - 1)
 
-    def _rows(self, rng: np.random.Generator, number: int, arm: str, level: float, block: int, clock: float) -> list[Request]:
+    def _rows(
+        self, rng: np.random.Generator, number: int, arm: str, level: float, block: int, clock: float
+    ) -> list[Request]:
         factor = float(np.exp(rng.normal(0, self.noise)))
         every = self._length(arm, level) / level
         rows = []
-        for i in range(self.requests):
-            due = clock + i * every
+        for i in range(self.requests + int(level)):  # one round of the users falls due before the window opens
+            due = clock + (i - int(level)) * every
             first = due + self._ttft(arm, level) * factor * float(np.exp(rng.normal(0, 0.05)))
             arrivals = (first + factor * self._gap(arm, level) * np.arange(self.chunks)).tolist()
             rows.append(request(

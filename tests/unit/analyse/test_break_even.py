@@ -35,7 +35,8 @@ def test_interval_is_where_the_band_contains_the_threshold() -> None:
         assert bound is not None
         w = math.log(bound / 4) / math.log(4)
         assert abs(0.2 - 0.4 * w) == pytest.approx(math.hypot((1 - w) * 0.1, w * 0.1))
-    assert found.at.low is not None and found.at.high is not None
+    assert found.at.low is not None
+    assert found.at.high is not None
     assert found.at.low * found.at.high == pytest.approx(64.0)
     assert found.regions == ((4.0, found.at.low),)
 
@@ -72,11 +73,13 @@ def test_forms(ratios: dict[float, float], form: Crossing, regions: int) -> None
 
 def test_an_end_outside_the_tested_loads_is_absent() -> None:
     up_to = break_even(curve({1: 1.5, 8: 1.2, 64: 1.0}, 0.05), "e2e").at
-    assert up_to.low is not None and 8 < up_to.low < 64
+    assert up_to.low is not None
+    assert 8 < up_to.low < 64
     assert up_to.high is None
     from_there = break_even(curve({1: 1.0, 8: 1.2, 64: 1.5}, 0.05), "e2e").at
     assert from_there.low is None
-    assert from_there.high is not None and 1 < from_there.high < 8
+    assert from_there.high is not None
+    assert 1 < from_there.high < 8
 
 
 def test_levels_without_an_interval_are_left_out() -> None:
@@ -94,8 +97,10 @@ def test_translation_into_requests_in_flight() -> None:
 PUBLISHED = {
     # name: (load → throughput ratio, form, bounds on the crossing); sources: EAGLE-3 (arXiv 2503.01840) tables 3 and 5,
     # a model card of an 8B model on an RTX 5090, and the step-cost constants published with arXiv 2601.11580.
-    "eagle_vllm": ({2: 1.30, 4: 1.25, 8: 1.21, 16: 1.10, 24: 1.03, 32: 0.93, 48: 0.82, 56: 0.71}, "pays_up_to", (24, 32)),
-    "eagle3_vllm": ({2: 1.75, 4: 1.68, 8: 1.58, 16: 1.49, 24: 1.42, 32: 1.36, 48: 1.21, 56: 1.01}, "open", (48, math.inf)),
+    "eagle_vllm": ({2: 1.30, 4: 1.25, 8: 1.21, 16: 1.10, 24: 1.03, 32: 0.93, 48: 0.82, 56: 0.71},
+                   "pays_up_to", (24, 32)),
+    "eagle3_vllm": ({2: 1.75, 4: 1.68, 8: 1.58, 16: 1.49, 24: 1.42, 32: 1.36, 48: 1.21, 56: 1.01},
+                    "open", (48, math.inf)),
     "eagle_sglang": ({2: 1.40, 4: 1.38, 8: 1.23, 16: 1.02, 24: 0.93, 32: 0.94, 48: 0.88, 56: 0.99, 64: 0.99},
                      "pays_up_to", (16, 24)),
     "eagle3_sglang": ({2: 1.81, 4: 1.82, 8: 1.62, 16: 1.48, 24: 1.39, 32: 1.32, 48: 1.38, 56: 1.34, 64: 1.38},

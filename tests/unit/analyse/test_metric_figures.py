@@ -37,7 +37,9 @@ def test_the_list_is_the_designs() -> None:
 def test_each_row_is_complete_and_absent_on_an_empty_cell(metric: object) -> None:
     assert metric in METRICS
     row = next(m for m in METRICS if m is metric)
-    assert row.label and row.unit and row.doc.endswith(".")
+    assert row.label
+    assert row.unit
+    assert row.doc.endswith(".")
     assert row.better in ("lower", "higher", None)
     empty = derive(table_of([]), [cell()]).cell(cell())
     value = row.figure(empty)

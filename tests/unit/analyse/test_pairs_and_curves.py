@@ -13,7 +13,9 @@ from loadtest.analyse.metrics import BY_NAME, METRICS
 from loadtest.analyse.table import derive
 
 
-def figures(metric: str, base: list[float], cand: list[float], level: float = 8.0) -> dict[tuple[str, float, int], dict[str, float]]:
+def figures(
+    metric: str, base: list[float], cand: list[float], level: float = 8.0
+) -> dict[tuple[str, float, int], dict[str, float]]:
     found = {(BASE, level, b): {metric: v} for b, v in enumerate(base)}
     return {**found, **{(SPEC, level, b): {metric: v} for b, v in enumerate(cand)}}
 
@@ -60,7 +62,9 @@ def test_speedups_name_their_blocks() -> None:
 
 def test_paired_requests() -> None:
     def sent(arm: str, number: int, session: int, e2e: float, **values: object):  # type: ignore[no-untyped-def]
-        return request(cell=number, arm=arm, session=session, chunk_s=[100.01, 100.0 + e2e], chunk_tokens=[1, 1], **values)
+        return request(
+            cell=number, arm=arm, session=session, chunk_s=[100.01, 100.0 + e2e], chunk_tokens=[1, 1], **values
+        )
 
     rows = [
         *[sent(BASE, 0, i, 1.0) for i in range(5)],

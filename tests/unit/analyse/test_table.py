@@ -30,7 +30,9 @@ def test_a_request_of_four_chunks() -> None:
     assert row["worst_stall_s"] == pytest.approx(0.06)
     assert row["on_time"] == 1.0
     assert (row["tokens"], row["chunks"]) == (7, 4)
-    assert row["ok"] and row["in_window"] and row["counted"]
+    assert row["ok"]
+    assert row["in_window"]
+    assert row["counted"]
 
 
 def test_late_tokens_are_counted_against_the_reading_pace() -> None:
@@ -113,9 +115,7 @@ def test_reading_a_folder(tmp_path: Path) -> None:
         load_requests(tmp_path / "none", [cell()])
 
 
-chunk_lists = st.lists(
-    st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 6)), max_size=8), min_size=1, max_size=12
-)
+chunk_lists = st.lists(st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 6)), max_size=8), min_size=1, max_size=12)
 
 
 @given(chunk_lists, st.floats(1, 100))

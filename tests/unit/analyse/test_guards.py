@@ -1,0 +1,114 @@
+"""Guards: broken only when proven, and never without data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from made_run import BASE, SPEC
+
+from loadtest.analyse.guards import by_arm_level, guards
+from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard, Tail
+from loadtest.settings import Decision
+
+BLOCKS = 4
+
+
+def row(arm: str, tail: Estimate) -> ArmLevel:
+    known = dict.fromkeys(("p50", "p90", "p95")[: ("p50", "p90", "p95").index(deepest) + 1], tail)
+    return ArmLevel(arm=arm, level=8.0, requests=100, failed=0, tails={"ttft": Tail(metric="ttft", **known)})
+
+
+TAIL = Estimate(value=0.2, low=0.18, high=0.22)
+
+
+def judged(
+    base: dict[str, list[float]], spec: dict[str, list[float]], tail: Estimate = TAIL, **rules: Any
+) -> dict[str, Guard]:
+    figures: dict[tuple[str, float, int], dict[str, float]] = {}
+    plain = {
+        "ttft_p50": [0.1] * BLOCKS,
+        "ttft_p90": [0.2] * BLOCKS,
+        "on_time": [0.99] * BLOCKS,
+        "error_ratio": [0.0] * BLOCKS,
+    }
+    for arm, given in ((BASE, base), (SPEC, spec)):
+        for name, values in {**plain, **given}.items():
+            for block, v in enumerate(values):
+                figures.setdefault((arm, 8.0, block), {})[name] = v
+    rows = by_arm_level([row(BASE, tail), row(SPEC, tail)])
+    return {g.name: g for g in guards(figures, rows, BASE, SPEC, [8.0], Decision(**rules))}
+
+
+def test_equal_arms_hold() -> None:
+    assert {g.finding for g in judged({}, {}).values()} == {Finding.HOLDS}
+
+
+@pytest.mark.parametrize(
+    ("tails", "finding"),
+    [
+        ([0.230, 0.232, 0.228, 0.231], Finding.BROKEN),
+        ([0.19, 0.26, 0.21, 0.27], Finding.UNPROVEN),
+        ([0.205, 0.204, 0.206, 0.205], Finding.HOLDS),
+    ],
+)
+def test_the_tail_of_the_first_token(tails: list[float], finding: Finding) -> None:
+    found = judged({}, {"ttft_p90": tails})["ttft"]
+    assert (found.finding, found.statistic) == (finding, "p90")
+    if finding is Finding.BROKEN:
+        assert found.sentence == "first tokens are 15 % later (p90)"
+
+
+def test_a_tail_too_short_to_matter_is_never_held_against_the_candidate() -> None:
+    worse = {"ttft_p90": [0.4, 0.41, 0.4, 0.41]}
+    assert judged({}, worse)["ttft"].finding is Finding.BROKEN
+    assert judged({}, worse, ttft_ignore_below_s=0.17)["ttft"].finding is Finding.BROKEN
+    assert judged({}, worse, ttft_ignore_below_s=0.2)["ttft"].finding is Finding.UNPROVEN
+    assert judged({}, worse, ttft_ignore_below_s=0.3)["ttft"].finding is Finding.HOLDS
+
+
+def test_no_bound_no_guard() -> None:
+    found = judged({}, {}, tail=Estimate(value=0.2))["ttft"]
+    assert found.finding is Finding.NO_DATA
+    assert found.sentence == "there are too few requests to bound any tail of the time to first token"
+
+
+def test_a_tail_that_failures_reach() -> None:
+    assert judged({}, {"ttft_p90": [math.inf] * BLOCKS})["ttft"].finding is Finding.BROKEN
+    assert judged({}, {"ttft_p90": [0.2, math.inf, 0.2, 0.2]})["ttft"].finding is Finding.NO_DATA
+    assert judged({"ttft_p90": [math.inf] * BLOCKS}, {})["ttft"].finding is Finding.NO_DATA
+
+
+@pytest.mark.parametrize(
+    ("shares", "finding"),
+    [
+        ([0.970, 0.971, 0.969, 0.970], Finding.BROKEN),
+        ([0.970, 0.999, 0.960, 0.999], Finding.UNPROVEN),
+        ([0.985, 0.984, 0.986, 0.985], Finding.HOLDS),
+        ([math.nan] * BLOCKS, Finding.NO_DATA),
+    ],
+)
+def test_tokens_on_time(shares: list[float], finding: Finding) -> None:
+    assert judged({}, {"on_time": shares})["on_time"].finding is finding
+
+
+@pytest.mark.parametrize(
+    ("shares", "finding"),
+    [
+        ([0.02, 0.03, 0.025, 0.03], Finding.BROKEN),
+        ([0.0, 0.01, 0.0, 0.0], Finding.UNPROVEN),
+        ([0.0] * BLOCKS, Finding.HOLDS),
+        ([0.02], Finding.NO_DATA),
+    ],
+)
+def test_errors(shares: list[float], finding: Finding) -> None:
+    assert judged({}, {"error_ratio": shares})["error_ratio"].finding is finding
+
+
+def test_sentence_of_a_difference() -> None:
+    assert (
+        judged({}, {"error_ratio": [0.02] * BLOCKS})["error_ratio"].sentence
+        == "the share of failed requests is 2.0 points higher"
+    )
+    assert judged({}, {})["on_time"].sentence == "the share of tokens on time is the same"

@@ -1,0 +1,139 @@
+import dataclasses
+import math
+
+import pytest
+import report_example as example
+
+from loadtest.analyse.results import Estimate
+from loadtest.report.charts import CHARTS
+from loadtest.report.figures import BLUE, VERMILLION
+
+BY_NAME = {draw.__name__: draw for draw in CHARTS}
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+def test_a_chart_states_its_finding_and_names_its_axes_with_units(draw):
+    chart = draw(example.run(), example.judgement())
+    assert any(character.isdigit() for character in chart.title)
+    assert chart.figure.layout.title.text.replace("<br>", " ") == chart.title
+    x, y = chart.figure.layout.xaxis.title.text, chart.figure.layout.yaxis.title.text
+    assert any(unit in x for unit in ("users", "tokens", "min")), x
+    assert any(unit in y for unit in ("ratio", "ms", ", s", "tokens/s", "tokens per step", "%")), y
+    assert chart.alt.startswith(("Line", "Two lines", "Acceptance", "Scatter"))
+    assert chart.note
+    assert chart.figure.data
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+def test_a_chart_has_its_figures_as_a_table(draw):
+    chart = draw(example.run(), example.judgement())
+    assert chart.rows
+    assert {len(row) for row in chart.rows} == {len(chart.columns)}
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("judgement", [example.bare(), example.invalid()], ids=["bare", "invalid"])
+def test_without_data_there_is_no_chart(draw, judgement):
+    assert draw({}, judgement) is None
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+def test_one_level_alone_can_be_drawn(draw):
+    full = example.judgement()
+    one = dataclasses.replace(
+        full,
+        levels=(8.0,),
+        arm_levels=tuple(a for a in full.arm_levels if a.level == 8),
+        speedups=tuple(s for s in full.speedups if s.level == 8),
+        why=tuple(w for w in full.why if w.level == 8),
+    )
+    assert draw({}, one).figure.to_plotly_json()["data"]
+
+
+def test_arms_keep_their_colour_in_every_chart():
+    for name in ("throughput", "ttft", "e2e", "tpot", "token_gap", "chunk_gap", "drift"):
+        for trace in BY_NAME[name](example.run(), example.judgement()).figure.data:
+            assert trace.marker.color is None or trace.marker.color in (BLUE, VERMILLION)
+            colour = trace.line.color or trace.marker.color
+            assert colour == (BLUE if trace.name.startswith("baseline") else VERMILLION)
+
+
+def test_the_load_axis_is_logarithmic_with_a_tick_at_every_tested_level():
+    axis = BY_NAME["speedup"](example.run(), example.judgement()).figure.layout.xaxis
+    assert axis.type == "log"
+    assert axis.tickvals == (1, 2, 4, 8, 16, 32, 64)
+    assert axis.ticktext == ("1", "2", "4", "8", "16", "32", "64")
+
+
+def test_ticks_too_close_to_read_lose_their_label():
+    full = example.judgement()
+    levels = tuple(float(i) for i in range(1, 65))
+    chart = BY_NAME["throughput"]({}, dataclasses.replace(full, levels=levels))
+    shown = [text for text in chart.figure.layout.xaxis.ticktext if text]
+    assert len(chart.figure.layout.xaxis.tickvals) == 64
+    assert len(shown) <= 14
+
+
+def test_the_speedup_chart_shades_the_limit_and_marks_both_crossings():
+    chart = BY_NAME["speedup"](example.run(), example.judgement())
+    assert (
+        chart.title == "Speculation is 1.44× as fast at 1 user and 0.89× at 64 users; break-even at 41 [36, 46] users"
+    )
+    (shaded,) = [shape for shape in chart.figure.layout.shapes if shape.type == "rect"]
+    assert (shaded.x0, shaded.x1) == pytest.approx((37 * 0.88, 37 * 1.13))
+    assert {"limit 37 [33, 42]", "break-even 41 [36, 46]"} <= {trace.name for trace in chart.figure.data}
+
+
+def test_a_limit_that_is_open_on_one_side_is_shaded_to_the_last_level():
+    full = example.judgement()
+    limit = dataclasses.replace(full.decision.limit, at=Estimate(value=50.0, low=40.0, high=None))
+    decision = dataclasses.replace(full.decision, limit=limit)
+    chart = BY_NAME["speedup"]({}, dataclasses.replace(full, decision=decision))
+    (shaded,) = [shape for shape in chart.figure.layout.shapes if shape.type == "rect"]
+    assert (shaded.x0, shaded.x1) == (40.0, 64.0)
+
+
+def test_titles_follow_the_figures():
+    titles = {name: draw(example.run(), example.judgement()).title for name, draw in BY_NAME.items()}
+    assert (
+        titles["metrics"] == "At 1 user better by E2E, TPOT, tokens/s; at 64 users worse by E2E, TTFT, TPOT, tokens/s"
+    )
+    assert titles["throughput"] == (
+        "Throughput at 64 users: 3,414 tokens/s (speculative) against 3,818 tokens/s (baseline), −11 %"
+    )
+    assert (
+        titles["ttft"] == "Time to first token, p95, at 64 users: 387 ms (speculative) against 337 ms (baseline), +15 %"
+    )
+    assert (
+        titles["steps"]
+        == "Decoding stops paying by 64 users: at 64 users a step brings 1.82 tokens and costs 2.03× the time"
+    )
+    assert titles["drift"] == "Over 1 h 44 min cells stay within ±2.4 % of the mean of their arm and level"
+
+
+def test_infinite_tails_are_left_out_of_the_curve_and_kept_in_the_table():
+    full = example.judgement()
+    late = dataclasses.replace(
+        full.arm_levels[-1].tails["ttft"], p95=Estimate(value=math.inf, low=0.4, high=math.inf), deepest="p95"
+    )
+    last = dataclasses.replace(full.arm_levels[-1], tails=full.arm_levels[-1].tails | {"ttft": late})
+    chart = BY_NAME["ttft"]({}, dataclasses.replace(full, arm_levels=(*full.arm_levels[:-1], last)))
+    drawn = {trace.name: trace for trace in chart.figure.data}
+    assert len(drawn["speculative, p95"].x) == 6
+    assert chart.rows[-1][2].startswith("∞")
+    assert chart.title.endswith("∞ (speculative) against 337 ms (baseline)")
+
+
+def test_labels_cannot_be_read_as_markup_by_plotly():
+    full = example.judgement()
+    name = '<a href="javascript:alert(1)">x</a>'
+    renamed = dataclasses.replace(
+        full,
+        arms=("baseline", name),
+        arm_levels=tuple(
+            dataclasses.replace(a, arm=name if a.arm == "speculative" else a.arm) for a in full.arm_levels
+        ),
+    )
+    figure = BY_NAME["throughput"]({}, renamed).figure
+    assert figure.data[1].name == '&lt;a href="javascript:alert(1)"&gt;x&lt;/a&gt;'
+    assert "<a" not in figure.layout.title.text

@@ -1,0 +1,156 @@
+import dataclasses
+import io
+
+import pytest
+import report_example as example
+from rich.console import Console
+
+from loadtest.report.markdown import quiet, summary, write_summary
+from loadtest.report.progress import Progress
+from loadtest.report.terminal import print_summary
+
+ALL = {
+    "pays": (example.run(simulated=True), example.judgement()), "one arm": (example.run(), example.one_arm()),
+    "invalid": (example.run(), example.invalid()), "bare": ({}, example.bare()),
+}  # fmt: skip
+START = {"event": "cell_start", "cell": 0, "arm": "baseline", "level": 16.0, "block": 1, "index": 0, "total": 4}
+TICK = {"event": "tick", "phase": "window", "tokens_per_s": 1234.5, "ttft_p50_s": 0.0412, "in_flight": 15, "errors": 1}
+END = START | {"event": "cell_end", "state": "complete", "reason": ""}
+
+
+def printed(run, judgement, page=None, width=80, **options) -> str:
+    out = io.StringIO()
+    print_summary(Console(file=out, width=width, **options), run, judgement, page)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_summary_fits_80_columns_without_colour(name):
+    text = printed(*ALL[name])
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+
+
+def test_the_summary_holds_the_answer_and_every_level(tmp_path):
+    text = printed(*ALL["pays"], page=tmp_path / "report.html")
+    flat = " ".join(text.split())
+    assert flat.startswith("SIMULATED: These figures describe a model, not anyone's hardware.")
+    assert example.HEADLINE in flat
+    assert example.SECOND in flat
+    assert "Recommendation: on up to 33 users" in flat
+    lines = [line.split() for line in text.splitlines()]
+    for level in ("1", "2", "4", "8", "16", "32", "64"):
+        at = next(i for i, line in enumerate(lines) if line[:2] == [level, "baseline"])
+        assert lines[at + 1][0] == "speculative"
+    assert "64 baseline 60.2 165 ms 16.2 ms 3,818 0.89× [0.87, 0.92]" in flat
+    assert flat.count("pays ") >= 5
+    assert f"Page: {tmp_path / 'report.html'}" in flat
+    assert flat.endswith("Exit code: 0 (pass)")
+
+
+def test_an_invalid_run_gives_its_reason_and_code():
+    flat = " ".join(printed(*ALL["invalid"]).split())
+    assert "the speculative server stopped answering after 4 cells" in flat
+    assert flat.endswith("Exit code: 5 (invalid run, or servers not comparable)")
+
+
+def test_foreign_text_cannot_act_on_the_terminal():
+    judgement = example.judgement()
+    decision = dataclasses.replace(judgement.decision, headline="a\x1b]0;t\x07[bold red]b[/]\u202e:smile:")
+    text = printed(
+        example.run(), dataclasses.replace(judgement, decision=decision), force_terminal=True, color_system=None
+    )
+    assert "a\ufffd]0;t\ufffd[bold red]b[/]\ufffd:smile:" in text
+    assert not set("\x07\u202e") & set(text)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_markdown_has_the_headline_and_a_whole_table(name):
+    text = summary(*ALL[name])
+    assert f"## {quiet(ALL[name][1].decision.headline)}" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    assert len(text) < 65_536  # what a comment may hold
+
+
+def test_markdown_of_a_comparison():
+    text = summary(*ALL["pays"])
+    assert text.startswith("> **Simulated.** These figures describe a model, not anyone's hardware.\n")
+    assert example.HEADLINE in text
+    assert "| 64 users | speculative | 0.89× [0.87, 0.92] | slower | 190 ms | 387 ms |" in text
+    assert "Scenario chat. Exit code 0 (pass)." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("37 [33, 42] users", "37 [33, 42] users"),
+        ("<img src=x>", "&lt;img src=x&gt;"),
+        ("![x](http://e)", "![x]\\(http://e)"),
+        ("a | b `c` *d*", "a \\| b \\`c\\` \\*d\\*"),
+        ("@team", "@\u200bteam"),
+    ],
+)
+def test_markdown_shows_foreign_text_as_it_is(text, shown):
+    assert quiet(text) == shown
+
+
+def test_the_summary_file_is_written_whole(tmp_path):
+    path = write_summary(tmp_path, *ALL["pays"])
+    assert path.name == "summary.md"
+    assert path.read_text(encoding="utf-8") == summary(*ALL["pays"])
+
+
+def test_progress_writes_one_plain_line_per_cell_where_there_is_no_terminal():
+    out, clock = io.StringIO(), iter([0.0, 90.0])
+    with Progress(Console(file=out, width=80), now=lambda: next(clock)) as progress:
+        for event in (START, TICK, END, {"event": "unknown"}):
+            progress.handle(event)
+    assert out.getvalue() == (
+        "cell 1 of 4, baseline, 16 users, block 2: 1,234 tokens/s, TTFT p50 41.2 ms, 15 in flight, 1 error;"
+        " about 4 min 30 s left\n"
+    )
+
+
+def test_progress_says_why_a_cell_was_given_up():
+    out = io.StringIO()
+    with Progress(Console(file=out, width=80), now=lambda: 0.0) as progress:
+        for event in (START, END | {"state": "aborted", "reason": "the server\x1b[2J was busy"}):
+            progress.handle(event)
+    assert "cell 1 of 4, baseline, 16 users, block 2: aborted: the server\ufffd[2J was busy" in out.getvalue()
+
+
+def test_progress_shows_both_arms_on_a_terminal():
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    progress = Progress(console, now=lambda: 0.0)
+    with progress:
+        for event in (
+            TICK,
+            START,
+            TICK,
+            END,
+            START | {"arm": "speculative", "index": 1},
+            TICK | {"tokens_per_s": None},
+        ):
+            progress.handle(event)
+        with console.capture() as captured:
+            console.print(progress.view())
+    text = captured.get()
+    assert "cell 2 of 4, speculative, 16 users, block 2, window" in text
+    assert "baseline: 1,234 tokens/s, TTFT p50 41.2 ms, 15 in flight, 1 error" in text
+    assert "speculative: – tokens/s" in text
+
+
+def test_progress_before_the_first_cell():
+    out = io.StringIO()
+    with Progress(Console(file=out, width=80)) as progress:
+        for event in (
+            {"event": "note", "text": "prompts: 3 left out"},
+            {"event": "calibration_start", "users": 64},
+            TICK,
+        ):
+            progress.handle(event)
+    assert out.getvalue() == (
+        "note: prompts: 3 left out\ncalibrating the client against the built-in null server, 64 users\n"
+    )

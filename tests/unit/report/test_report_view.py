@@ -1,0 +1,124 @@
+import dataclasses
+
+import pytest
+import report_example as example
+
+from loadtest.analyse.results import Answer, Estimate, Finding, Guard, Speedup
+from loadtest.report import answer, header, tables
+from loadtest.report.view import VERDICTS, View
+
+
+def view_of(ratio: Estimate, *guards: Finding) -> View:
+    judgement = example.judgement()
+    found = tuple(Guard(name="ttft", level=1.0, finding=finding) for finding in guards)
+    return View(
+        run={},
+        judgement=dataclasses.replace(
+            judgement,
+            speedups=(Speedup(metric="e2e", level=1.0, ratio=ratio),),
+            decision=dataclasses.replace(judgement.decision, guards=found),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "guards", "word"),
+    [
+        (1.04, 1.2, [Finding.HOLDS], "pays"),
+        (1.04, 1.2, [Finding.UNPROVEN], "pays"),
+        (1.04, 1.2, [Finding.BROKEN, Finding.NO_DATA], "guard broken"),
+        (1.04, 1.2, [Finding.NO_DATA], "cannot tell"),
+        (1.02, 1.2, [Finding.HOLDS], "cannot tell"),
+        (0.99, 1.02, [Finding.HOLDS], "too little"),
+        (0.8, 0.99, [Finding.BROKEN], "slower"),
+        (None, None, [Finding.HOLDS], "no data"),
+    ],
+)
+def test_the_verdict_of_a_level(low, high, guards, word):
+    assert view_of(Estimate(value=1.1, low=low, high=high), *guards).verdict(1.0) == word
+    assert word in VERDICTS
+
+
+def test_an_invalid_run_gets_no_verdict_and_no_key_figures():
+    judgement = example.judgement()
+    invalid = dataclasses.replace(judgement.decision, answer=Answer.INVALID)
+    view = View(run={}, judgement=dataclasses.replace(judgement, decision=invalid))
+    assert view.verdict(1.0) == "not judged"
+    assert answer.tiles(view) == ()
+
+
+def test_threshold_and_metric_come_from_the_header_where_there_is_no_limit():
+    judgement = example.judgement()
+    decision = dataclasses.replace(judgement.decision, limit=None)
+    view = View(
+        run={"experiment": {"decision": {"metric": "tpot", "min_gain": 0.05}}},
+        judgement=dataclasses.replace(judgement, decision=decision),
+    )
+    assert (view.decision_metric, view.threshold) == ("tpot", 1.05)
+
+
+def test_key_figures_of_a_comparison():
+    found = {tile.label: tile for tile in answer.tiles(View(run=example.run(), judgement=example.judgement()))}
+    limit = found["Pays up to, in users"]
+    assert (limit.value, limit.tone) == ("37", "good")
+    assert limit.detail == "95 % interval 33 to 42, ≈ 35 in flight, ≈ 34 running"
+    assert found["Speed-up by end-to-end time"].value == "1.44× → 0.89×"
+    assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
+    assert found["Throughput at 64 users"].value == "−11 %"
+    assert found["Time to first token, p95"].value == "+15 %"
+
+
+def test_key_figures_of_one_arm():
+    found = [tile.value for tile in answer.tiles(View(run={}, judgement=example.one_arm()))]
+    assert found == ["3,818 tokens/s", "2.23 s → 4.29 s", "337 ms", "0 %"]
+
+
+def test_the_cause_is_named():
+    said = answer.why_sentences(View(run={}, judgement=example.judgement()))
+    assert said[0].startswith("At 1 user a step brings 1.82 tokens and takes 1.26× as long")
+    assert said[-1] == "What changes with load is the cost of a step, not the acceptance of drafts."
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ({"simulated": True}, ["Simulated"]),
+        ({"state": "interrupted"}, ["Interrupted", "One start each"]),
+        ({"smoke": True, "starts": 4}, ["Smoke run"]),
+        ({"starts": 4}, []),
+        ({}, ["One start each"]),
+    ],
+)
+def test_banners(run, words):
+    assert [b.word for b in header.banners(View(run=run, judgement=example.judgement()))] == words
+
+
+def test_banners_of_what_was_not_judged():
+    assert [b.word for b in header.banners(View(run={"starts": 2}, judgement=example.invalid()))] == ["Invalid"]
+    assert [b.word for b in header.banners(View(run={}, judgement=example.one_arm()))] == ["Measured only"]
+
+
+def test_every_value_of_the_header_is_in_the_protocol():
+    run = example.run(extra={"deep": [{"name": "x", "list": [1, 2]}]})
+    rows = {f"{group.title}: {name}": value for group in header.protocol(run) for name, value in group.rows}
+    assert rows["Experiment: everything sent and asked for: generation.max_tokens"] == "256"
+    assert rows["Servers under test: speculative.identity.method"] == "eagle3"
+    assert rows["Extra: deep.x.list"] == "1, 2"
+    assert rows["Run: simulated"] == "no"
+    assert rows["Experiment: everything sent and asked for: generation.top_p"] == "–"
+
+
+def test_a_header_without_end_is_cut():
+    (group,) = header.protocol({"config": {f"key{i}": i for i in range(1000)}})
+    assert (len(group.rows), group.left_out) == (300, 700)
+
+
+def test_the_command_is_quoted_for_a_shell():
+    assert header.command({"command": ["loadtest", "run", "a b.py"]}) == "loadtest run 'a b.py'"
+
+
+def test_a_table_of_cells_is_cut_where_the_page_would_grow_too_large():
+    judgement = example.judgement()
+    many = tuple(dataclasses.replace(judgement.cells[0], cell=i) for i in range(3000))
+    table = tables.cells(View(run={}, judgement=dataclasses.replace(judgement, cells=many)))
+    assert (len(table.rows), table.left_out) == (250, 2750)
