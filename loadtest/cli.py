@@ -104,7 +104,7 @@ def run(**given: Any) -> None:
     for sentence in forecast(prepared.experiment, make_plan(prepared.experiment, [a.name for a in prepared.arms]), 1.0):
         console.print(sentence, markup=False)
     with stopping_on_interrupt(), Progress(console) as progress:
-        folder = measure(prepared, progress.on_event)
+        folder = measure(prepared, progress.handle)
     sys.exit(_report(folder, console))
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from loadtest.analyse import wording
 from loadtest.analyse.breakeven import Translation, break_even, translated
+from loadtest.analyse.cells import cell_facts, cell_view
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
-from loadtest.analyse.counters import growth
 from loadtest.analyse.decide import EXITS, Evidence, decide
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
 from loadtest.analyse.guards import by_arm_level, guards
@@ -29,7 +29,7 @@ from loadtest.analyse.results import (
 from loadtest.analyse.run_validity import RunFacts, run_marks
 from loadtest.analyse.summary import Measured, arm_levels, measure
 from loadtest.analyse.table import Requests, derive
-from loadtest.analyse.validity import LOAD_REACHED, CellFacts, Mark, cell_marks
+from loadtest.analyse.validity import LOAD_REACHED, Mark, cell_marks
 from loadtest.experiment import from_document
 from loadtest.record import CellRecord, Scrape, read_cells, read_requests, read_run, read_scrapes
 from loadtest.settings import Experiment
@@ -75,9 +75,9 @@ def judge_data(
     requests = derive(requests_table, cells, experiment.decision.reading_pace)
     grouped = scrapes_by_cell(scrapes)
     measured = measure(requests, cells)
-    marks = {c.cell: cell_marks(_facts(c, measured[c.cell], grouped, experiment)) for c in cells}
+    marks = {c.cell: cell_marks(cell_facts(c, measured[c.cell], grouped, experiment)) for c in cells}
     valid = [c for c in cells if not any(mark.invalid for mark in marks[c.cell])]
-    baseline, candidate = str(run["baseline"]), run.get("candidate")
+    baseline, candidate = str(run["baseline"]), run.get("candidate") or None
     levels = tuple(sorted({c.level for c in cells}))
     arms = [baseline] if candidate is None else [baseline, str(candidate)]
     analysed = _Analysed(
@@ -85,58 +85,8 @@ def judge_data(
         levels=levels, requests=requests, measured=measured, scrapes=grouped,
         rows=arm_levels(requests, valid, measured, grouped, arms, levels),
     )  # fmt: skip
-    views = tuple(_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
+    views = tuple(cell_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
     return _alone(analysed, views) if candidate is None else _compared(analysed, views)
-
-
-def _facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment) -> CellFacts:
-    own = scrapes.get(cell.cell, ())
-    return CellFacts(
-        measured=measured,
-        users=int(cell.level),
-        thinks=experiment.load.think_time > 0,
-        window=growth(own, "window_open", "window_close"),
-        whole=growth(own, "idle_before", "idle_after"),
-    )
-
-
-def _view(cell: CellRecord, measured: Measured, marks: Sequence[Mark], scrapes: ByCell) -> CellView:
-    whole = growth(scrapes.get(cell.cell, ()), "idle_before", "idle_after")
-    figures = measured.figures
-    opened, closed = cell.window_open_s, cell.window_close_s
-    return CellView(
-        cell=cell.cell,
-        arm=cell.arm,
-        level=cell.level,
-        block=cell.block,
-        valid=not any(mark.invalid for mark in marks),
-        marks=tuple(mark.sentence for mark in marks),
-        window_s=None if opened is None or closed is None else closed - opened,
-        requests=measured.requests,
-        failed=measured.failed,
-        in_flight=cell.in_flight_mean,
-        output_tokens_per_s=_present(figures["output_tokens_per_s"]),
-        ttft_p50_s=_present(figures["ttft_p50"]),
-        e2e_mean_s=_present(figures["e2e"]),
-        lateness_p99_s=cell.lateness_p99_s,
-        cpu_ratio=cell.client_cpu_ratio,
-        hub_lag_p99_s=cell.hub_lag_p99_s,
-        coalesced_ratio=cell.coalesced_ratio,
-        tokens_client=measured.tokens_client,
-        tokens_server=_count(whole.get("generation_tokens")) if whole else None,
-        requests_client=measured.requests_client,
-        requests_server=_count(whole.get("requests")) if whole else None,
-        opened_s=opened,
-        closed_s=closed,
-    )
-
-
-def _present(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _count(value: float) -> int | None:
-    return None if value != value else round(value)
 
 
 def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:

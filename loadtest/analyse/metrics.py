@@ -79,7 +79,7 @@ def _zeros(cell: CellRows, rows: NDArray[np.bool_]) -> int:
 
 
 def _counted(cell: CellRows) -> NDArray[np.bool_]:
-    return cell.frame["counted"].to_numpy(dtype=bool)
+    return cell.column("counted")
 
 
 def _chunk_gap(cell: CellRows) -> float:

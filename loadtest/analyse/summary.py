@@ -44,26 +44,20 @@ def _measure(record: CellRecord, rows: CellRows) -> Measured:
     assert ttft.values is not None
     sample = ttft.values(rows)
     figures.update({f"ttft_{name}": sample.quantile(QUANTILES[name]) for name in GUARD_TAILS})
-    measured, frame = rows.measured, rows.frame
-    said = frame["output_tokens"].to_numpy()
+    measured, said = rows.measured, rows.column("output_tokens")
     ended_well = measured & rows.ok & (said >= 0)
     return Measured(
         record=record,
         figures=figures,
         requests=int(measured.sum()),
         failed=int((measured & ~rows.ok).sum()),
-        outcomes=_counts(rows, "outcome", failed_too=True),
-        finish_reasons=_counts(rows, "finish_reason", failed_too=False),
+        outcomes=rows.counts("outcome", measured),
+        finish_reasons=rows.counts("finish_reason", measured & rows.ok),
         output_tokens_mean=float(said[ended_well].mean()) if ended_well.any() else math.nan,
         tokens_client=int(said[said >= 0].sum()),
         requests_client=int(rows.ok.sum()),
         exact=bool(len(said) and rows.ok.all() and (said >= 0).all()),
     )
-
-
-def _counts(rows: CellRows, column: str, *, failed_too: bool) -> dict[str, int]:
-    chosen = rows.frame.loc[rows.measured if failed_too else rows.measured & rows.ok, column]
-    return {str(name): int(count) for name, count in chosen.value_counts().items() if count}
 
 
 def arm_levels(

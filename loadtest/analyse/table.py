@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,10 @@ class Chunks:
 class CellRows:
     """The requests of one cell: all of them, with the window that says which are measured."""
 
-    frame: pd.DataFrame
+    columns: Mapping[str, NDArray[Any]]  # of the whole run
+    words: Mapping[str, tuple[str, ...]]
+    start: int
+    stop: int
     chunks: Chunks
     open_s: float
     close_s: float
@@ -62,16 +65,22 @@ class CellRows:
     @property
     def measured(self) -> NDArray[np.bool_]:
         """Which requests were due inside the window."""
-        return self.frame["in_window"].to_numpy()
+        return self.column("in_window")
 
     @property
     def ok(self) -> NDArray[np.bool_]:
         """Which requests ended well."""
-        return self.frame["ok"].to_numpy()
+        return self.column("ok")
 
-    def column(self, name: str) -> Floats:
-        """Return one column as floats."""
-        return self.frame[name].to_numpy(dtype=np.float64)
+    def column(self, name: str) -> NDArray[Any]:
+        """Return one column of numbers or flags, without a copy."""
+        return self.columns[name][self.start : self.stop]
+
+    def counts(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, int]:
+        """Count the words of one column over the chosen requests; words that do not occur are left out."""
+        codes = self.column(name)[chosen]
+        found = np.bincount(codes[codes >= 0], minlength=len(self.words[name]))
+        return {word: int(n) for word, n in zip(self.words[name], found, strict=True) if n}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +88,24 @@ class Requests:
     """All requests of a run, sorted by cell.
 
     `frame` holds one row per request: the plain columns of the record, and ok, in_window, counted, chunks, tokens,
-    ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, on_time. Absent is NaN.
+    ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, on_time. Absent is NaN. `columns` are the same as arrays,
+    words as codes into `words`.
     """
 
     frame: pd.DataFrame
+    columns: Mapping[str, NDArray[Any]]
+    words: Mapping[str, tuple[str, ...]]
     chunks: Chunks
-    bounds: dict[int, tuple[int, int]]  # cell → first row and the row after its last
+    bounds: Mapping[int, tuple[int, int]]  # cell → first row and the row after its last
 
     def cell(self, record: CellRecord) -> CellRows:
         """Return the requests of one cell."""
         start, stop = self.bounds.get(record.cell, (0, 0))
         return CellRows(
-            frame=self.frame.iloc[start:stop],
+            columns=self.columns,
+            words=self.words,
+            start=start,
+            stop=stop,
             chunks=self.chunks.rows(start, stop),
             open_s=_instant(record.window_open_s),
             close_s=_instant(record.window_close_s),
@@ -126,7 +141,22 @@ def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 1
     starts = np.flatnonzero(np.r_[True, np.diff(number) != 0]) if len(number) else np.empty(0, dtype=np.int64)
     stops = np.r_[starts[1:], len(number)]
     bounds = {int(number[a]): (int(a), int(b)) for a, b in zip(starts, stops, strict=True)} if len(number) else {}
-    return Requests(frame=frame, chunks=chunks, bounds=bounds)
+    columns, words = _arrays(frame)
+    return Requests(frame=frame, columns=columns, words=words, chunks=chunks, bounds=bounds)
+
+
+def _arrays(frame: pd.DataFrame) -> tuple[dict[str, NDArray[Any]], dict[str, tuple[str, ...]]]:
+    """Return the columns as arrays, words as codes, since a cell's share of an array costs nothing."""
+    columns: dict[str, NDArray[Any]] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for name in frame.columns:
+        series = frame[name]
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            columns[name] = series.cat.codes.to_numpy()
+            words[name] = tuple(str(word) for word in series.cat.categories)
+        else:
+            columns[name] = series.to_numpy()
+    return columns, words
 
 
 def _instant(value: float | None) -> float:

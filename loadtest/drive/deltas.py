@@ -60,7 +60,9 @@ class Deltas:
             self._record.response_id = said["id"]
 
     def _take_choice(self, choices: Any, count: int, at_s: float) -> None:
-        choice = _only(choices)
+        choice = choices[0] if type(choices) is list and len(choices) == 1 else None
+        if type(choice) is not dict or choice.get("index"):
+            raise _not_one(choices)
         running = count >= 0 and self._source in _MAY_COUNT
         visible = not (running and self.visible) and _visible(choice)  # once is enough where a count runs
         if visible and not self.visible:
@@ -69,7 +71,9 @@ class Deltas:
         if running:
             self._source = _USAGE
             if count > self._count:
-                self._chunk(count - self._count, at_s)
+                self._record.chunk_s.append(at_s)
+                self._record.chunk_tokens.append(count - self._count)
+                self._count = count
         elif not (self._source is _USAGE and self._count):
             # A count that stood on the role event alone is not a running count: the source is still open then.
             self._take_uncounted(choice.get("token_ids"), visible, at_s)
@@ -84,15 +88,12 @@ class Deltas:
             if not isinstance(ids, list):
                 raise Failure(Outcome.PROTOCOL_ERROR, "token_ids is not a list")
             self._source = _IDS
-            self._chunk(len(ids), at_s)
+            self._count += len(ids)
+            self._record.chunk_s.append(at_s)
+            self._record.chunk_tokens.append(len(ids))
         elif visible and self._source is not _IDS:
             self._source = _NONE
             self._record.chunk_s.append(at_s)
-
-    def _chunk(self, tokens: int, at_s: float) -> None:
-        self._count += tokens
-        self._record.chunk_s.append(at_s)
-        self._record.chunk_tokens.append(tokens)
 
     def _cumulative(self, usage: Any) -> int:
         """Return the count that a usage object reports, -1 for none."""
@@ -191,14 +192,11 @@ def _repaired(data: bytes) -> Any:
     raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not JSON: {quoted(data)}") from None
 
 
-def _only(choices: Any) -> dict[str, Any]:
-    """Return the one choice of an event."""
-    if type(choices) is not list or type(choices[0]) is not dict:
-        raise Failure(Outcome.PROTOCOL_ERROR, "choices is not a list of objects")
-    choice: dict[str, Any] = choices[0]
-    if len(choices) > 1 or choice.get("index"):
-        raise Failure(Outcome.PROTOCOL_ERROR, "the server answered with several choices; one was asked for")
-    return choice
+def _not_one(choices: Any) -> Failure:
+    """Return the failure of an event whose choices are not the one that was asked for."""
+    if type(choices) is list and all(type(choice) is dict for choice in choices):
+        return Failure(Outcome.PROTOCOL_ERROR, "the server answered with several choices; one was asked for")
+    return Failure(Outcome.PROTOCOL_ERROR, "choices is not a list of objects")
 
 
 def _visible(choice: dict[str, Any]) -> bool:

@@ -185,42 +185,45 @@ class Exchange:
             self._text = bytearray()
 
     def _take_body(self, pieces: list[bytes], at_s: float) -> None:
-        if self._text is not None:
-            self._text += b"".join(pieces)
-            pieces.clear()
-            if len(self._text) > BODY_LIMIT:
-                del self._text[BODY_LIMIT:]
-                self._whole(at_s)
+        if self._text is not None or self._settled:
+            self._take_text(at_s)
             return
-        before = len(self._record.chunk_s)
+        chunks, deltas, feed = self._record.chunk_s, self._deltas, self._splitter.feed
+        before = len(chunks)
         try:
             for piece in pieces:
-                self._take_events(piece, at_s)
+                for name, data in feed(piece):
+                    deltas.take(name, data, at_s)
+                    if deltas.done:  # what follows is not read
+                        self._take_done(at_s)
+                        return
         finally:
             pieces.clear()
-            came = len(self._record.chunk_s) - before
+            came = len(chunks) - before
             if came > 1:
                 self._record.coalesced += came - 1
             if came and not before:
                 self._take_first()
+
+    def _take_text(self, at_s: float) -> None:
+        """Keep the body of an answer that is no event stream, up to a limit; what follows [DONE] is let go."""
+        if self._text is not None:
+            self._text += b"".join(self._reply.pieces)
+            if len(self._text) > BODY_LIMIT:
+                del self._text[BODY_LIMIT:]
+                self._whole(at_s)
+        self._reply.pieces.clear()
+
+    def _take_done(self, at_s: float) -> None:
+        self._settle(self._deltas.verdict(), at_s)
+        self._tail_until_s = self._clock.now_s() + TAIL_S
+        self._arm(self._tail_until_s)
 
     def _take_first(self) -> None:
         if not self._settled:
             self._arm(self._deadline()[0])  # from now on every deadline only moves away
         if self._on_first is not None:
             self._on_first()
-
-    def _take_events(self, piece: bytes, at_s: float) -> None:
-        if self._settled:  # what follows [DONE] is not read
-            return
-        deltas = self._deltas
-        for name, data in self._splitter.feed(piece):
-            deltas.take(name, data, at_s)
-            if deltas.done:
-                self._settle(deltas.verdict(), at_s)
-                self._tail_until_s = self._clock.now_s() + TAIL_S
-                self._arm(self._tail_until_s)
-                return
 
     # ---- ends
 

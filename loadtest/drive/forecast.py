@@ -39,7 +39,7 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float) ->
     ]
     pooled = window.min_requests * blocks
     reached = [name for name, needs in BOUND_NEEDS.items() if pooled >= needs]
-    if window.min_requests > 1:
+    if window.max_s > window.min_s:
         sentences.append(f"Requests: at least {pooled} per arm and level, unless the longest window cuts them:"
                          f" percentiles with a bound up to {reached[-1] if reached else 'none'}.")  # fmt: skip
     if blocks == 1:

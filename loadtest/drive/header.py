@@ -29,7 +29,7 @@ def sha256_of(path: Path) -> str:
 
 
 def make_header(prepared: Prepared, arms: Sequence[Arm], identities: Mapping[str, Identity], plan: str,
-                comparability: list[dict[str, str]], started: datetime, origin_ns: int) -> dict[str, Any]:  # fmt: skip
+                comparability: list[dict[str, Any]], started: datetime, origin_ns: int) -> dict[str, Any]:  # fmt: skip
     """Return the header of a run that is about to start."""
     options = prepared.options
     candidate = next((arm.name for arm in arms if arm.role == "candidate"), None)

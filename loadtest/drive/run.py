@@ -138,15 +138,15 @@ def _introduce(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, Identity
     return tuple(known), identities
 
 
-def _compare(arms: Sequence[Arm], identities: dict[str, Identity], waived: tuple[str, ...]) -> list[dict[str, str]]:
+def _compare(arms: Sequence[Arm], identities: dict[str, Identity], waived: tuple[str, ...]) -> list[dict[str, Any]]:
     if len(arms) < 2:
         return []
     rows = compare(identities[arms[0].name], identities[arms[1].name])
     violations = [row for row in rows if row["kind"] == "violation"]
     for row in violations:
         if row["item"] in waived:
-            row["kind"] = "waived"
-    broken = [row for row in violations if row["kind"] == "violation"]
+            row["waived"] = True
+    broken = [row for row in violations if not row.get("waived")]
     if broken:
         lines = "\n".join(
             f"  {r['item']}: {r['baseline']} on the baseline, {r['candidate']} on the candidate" for r in broken

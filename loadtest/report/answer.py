@@ -211,6 +211,9 @@ def rule(view: View) -> str:
         said += f" Guards: the tail of the time to first token at most {words.share(float(ttft))} above the baseline's,"
         said += f" the share of tokens on time at most {on_time:g} point{'' if on_time == 1 else 's'} lower,"
         said += " failed requests not more."
+        below = margins.get("ttft_ignore_below_s")
+        if isinstance(below, int | float) and below > 0:
+            said += f" A time to first token below {words.time(float(below))} is never held against the candidate."
     return said
 
 

@@ -30,6 +30,8 @@ from loadtest.report.figures import (
 )
 from loadtest.report.view import View
 
+MAIN = ("e2e", "tpot", "ttft", "output_tokens_per_s")  # the others say nearly the same, and stand in a table
+
 
 def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """The deciding metric's speed-up over load, with its band, the blocks and the limit."""
@@ -119,9 +121,9 @@ def _blocks(figure: Any, view: View, name: str) -> None:
 
 
 def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
-    """Every metric's speed-up over load: where they disagree."""
+    """The main metrics' speed-ups over load: where they disagree."""
     view = View(run=run, judgement=judgement)
-    names = [name for name in view.metrics_compared() if words.metric(name).better and _drawn(view, name)]
+    names = [name for name in view.metrics_compared() if name in MAIN or name == view.decision_metric]
     if len(names) < 2:
         return None
     measured = [level for level in view.levels if any(words.known(view.speedup(n, level).ratio.value) for n in names)]
@@ -154,7 +156,3 @@ def _proven(view: View, names: list[str], level: float) -> str:
     worse = [short for short, ratio in ratios.items() if ratio.high is not None and ratio.high < 1]
     said = [f"{word} by {listed(found)}" for word, found in (("better", better), ("worse", worse)) if found]
     return f"at {words.level(level)} {', '.join(said) or 'no metric is proven better or worse'}"
-
-
-def _drawn(view: View, name: str) -> bool:
-    return any(words.known(view.speedup(name, level).ratio.value) for level in view.levels)

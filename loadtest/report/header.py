@@ -16,6 +16,7 @@ from loadtest.report import words
 from loadtest.report.view import View
 
 ROWS = 300  # of one group; the rest stands in run.json
+ELSEWHERE = ("command", "comparability", "notes")  # these have a place of their own on the page
 GROUPS = {
     "experiment": "Experiment: everything sent and asked for",
     "arms": "Servers under test",
@@ -54,12 +55,17 @@ def banners(view: View) -> tuple[Banner, ...]:
 
 def interrupted(run: Mapping[str, Any]) -> bool:
     """Say whether the run was stopped before its plan was done."""
-    return run.get("state") == "interrupted"
+    return run.get("status") == "interrupted"
 
 
 def simulated(run: Mapping[str, Any]) -> bool:
     """Say whether the figures come from the simulated pair."""
     return bool(run.get("simulated"))
+
+
+def exit_code(view: View) -> int:
+    """Return the exit code of the whole command: that of the decision, unless the run was interrupted."""
+    return int(ExitCode.INTERRUPTED) if interrupted(view.run) else view.judgement.decision.exit_code
 
 
 def starts(run: Mapping[str, Any]) -> int:
@@ -117,7 +123,7 @@ class Group:
 
 def protocol(run: Mapping[str, Any]) -> tuple[Group, ...]:
     """Return the whole header as groups of rows: single values first, then each table."""
-    shown = {key: value for key, value in run.items() if key != "command"}
+    shown = {key: value for key, value in run.items() if key not in ELSEWHERE}
     tables = {key: value for key, value in shown.items() if isinstance(value, Mapping | list | tuple)}
     single = {key: value for key, value in shown.items() if key not in tables}
     groups = [_group("Run", single)] if single else []

@@ -45,7 +45,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
         more = len(judgement.notes) - NOTES
         parts.append("\n".join(shown + ([f"- {more} more in report.html"] if more > 0 else [])))
     where = f"Scenario {quiet(header.scenario(run))}. " if header.scenario(run) else ""
-    parts.append(f"{where}Exit code {words.exit_words(decision.exit_code)}. The page is report.html.")
+    parts.append(f"{where}Exit code {words.exit_words(header.exit_code(view))}. The page is report.html.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -78,7 +78,7 @@ def _answer(view: View) -> dict[str, Any]:
         "certainty": answer.certainty(view),
         "notes": view.judgement.notes[:NOTES],
         "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
-        "exit": words.exit_words(decision.exit_code),
+        "exit": words.exit_words(header.exit_code(view)),
         "compared": view.candidate is not None,
         "rule": answer.rule(view),
         "verdicts": VERDICTS if view.candidate else {},

@@ -66,7 +66,8 @@ def break_evens(view: View) -> Table:
     """Return where each metric's speed-up is 1, and the limit of the decision."""
     decision = view.judgement.decision
     found = [("limit of the decision", decision.limit)] if decision.limit is not None else []
-    found += [(words.metric(item.metric).label, item) for item in view.judgement.break_evens]
+    first = sorted(view.judgement.break_evens, key=lambda item: item.metric != view.decision_metric)
+    found += [(words.metric(item.metric).label, item) for item in first]
     rows = tuple(
         (name, words.ratio(item.threshold), words.CROSSINGS[item.form], words.interval(item.at, words.load),
          words.interval(item.in_flight, words.load), words.interval(item.running, words.load),
@@ -177,7 +178,7 @@ def _tally(counts: dict[str, int]) -> str:
 
 def comparability(view: View, *, equal: bool) -> Table:
     """Return what is known of the two servers: the items that are equal, or all others, the gravest first."""
-    rank = {"violation": 0, "unknown": 1, "consequence": 2, "expected": 3, "equal": 4}
+    rank = {"violation": 0, "waived": 1, "unknown": 1, "consequence": 2, "expected": 3, "equal": 4}
     chosen = [line for line in view.judgement.comparability if (line.kind == "equal") is equal]
     ordered = sorted(chosen, key=lambda line: rank.get(line.kind, 1))
     rows = tuple(

@@ -54,7 +54,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += _list("note: ", judgement.notes)
     if page_path is not None:
         parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
-    parts.append(Text(f"Exit code: {words.exit_words(decision.exit_code)}"))
+    parts.append(Text(f"Exit code: {words.exit_words(header.exit_code(view))}"))
     return Group(*parts)
 
 

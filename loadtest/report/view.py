@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from loadtest.analyse.results import Answer, ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Tail, Why
+from loadtest.analyse.results import Answer, ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Why
 from loadtest.report import words
 
 DEPTHS = ("p50", "p90", "p95", "p99")
@@ -65,9 +65,12 @@ class View:
         return self.at(arm, level).means.get(metric, Estimate())
 
     def tail(self, arm: str, level: float, metric: str, depth: str) -> Estimate:
-        """Return one percentile (`p50` … `p99`) of a latency metric; without data an empty estimate."""
-        found: Estimate = getattr(self.at(arm, level).tails.get(metric) or Tail(metric=metric), depth)
-        return found
+        """Return one percentile (`p50` … `p99`); empty without data, or beyond the deepest whose bound exists."""
+        found = self.at(arm, level).tails.get(metric)
+        if found is None or (depth != "p50" and depth > found.deepest):
+            return Estimate()
+        estimate: Estimate = getattr(found, depth)
+        return estimate
 
     def speedup(self, metric: str, level: float) -> Speedup:
         """Return the speed-up by a metric at a level; without data an empty one."""
@@ -82,10 +85,10 @@ class View:
         return tuple(guard for guard in self.judgement.decision.guards if guard.level == level)
 
     def deepest(self, metric: str) -> str:
-        """Return the deepest percentile that every arm and level with a bound has, or the empty string."""
+        """Return the deepest percentile whose bound exists at half of the arms and levels or more; else ''."""
         tails = (item.tails.get(metric) for item in self.judgement.arm_levels)
-        depths = [DEPTHS.index(tail.deepest) for tail in tails if tail is not None and tail.deepest in DEPTHS]
-        return DEPTHS[min(depths)] if depths else ""
+        depths = sorted(DEPTHS.index(tail.deepest) for tail in tails if tail is not None and tail.deepest in DEPTHS)
+        return DEPTHS[depths[len(depths) // 2]] if depths else ""
 
     def metrics_compared(self) -> tuple[str, ...]:
         """Return the metrics that have a speed-up anywhere, the deciding one first."""

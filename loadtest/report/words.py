@@ -95,7 +95,8 @@ def points(value: float | None) -> str:
     """Return a difference of shares in percentage points: −1.2 points."""
     if value is None or math.isnan(value):
         return MISSING
-    return f"{value * 100:+.1f} points".replace("-", "−")
+    written = f"{value * 100:+.1f}".replace("-", "−")
+    return f"{'±0' if written[1:] == '0.0' else written} points"
 
 
 def _time_format(scale: float | None) -> Format:

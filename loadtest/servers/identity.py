@@ -88,12 +88,13 @@ CONSEQUENCES = (
     "*max_cudagraph_capture_size", "*max_num_scheduled_tokens", "*max_num_active_seqs", "*fast_moe_cold_start*",
     "*async_scheduling", "*max_model_len", "*cudagraph_mode", "*compile_ranges*", "*bs_to_padded_graph_size*",
     "env.VLLM_USE_V2_MODEL_RUNNER", "*cache_hit_alignment_tokens", "*spec_target_max_model_len",
+    "*disable_nccl_for_dp_synchronization",  # follows from asynchronous scheduling
 )  # fmt: skip
 # Differ between any two processes.
 IGNORED = (
     "*instance_id*", "*port*", "*_path*", "*cache_dir*", "*hash*", "*rank*ip", "*master_ip", "env.*PORT*",
     "env.*CACHE*", "*time*", "env.VLLM_HOST_IP", "*engine_id*", "*traced_files*", "*served_model_name*",
-    "*local_cache_dir*",
+    "*local_cache_dir*", "env.VLLM_*SHM*NAME",
 )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def _matches(key: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
-def compare(baseline: Identity, candidate: Identity) -> list[dict[str, str]]:
+def compare(baseline: Identity, candidate: Identity) -> list[dict[str, Any]]:
     """Return the comparability table: one row per item, with its source and the kind of its difference.
 
     kind: equal · expected (speculation itself) · consequence (what the server changed because of it) · violation ·
@@ -129,14 +130,14 @@ def compare(baseline: Identity, candidate: Identity) -> list[dict[str, str]]:
     return rows
 
 
-def _row(item: str, mine: Any, other: Any, differs: str = "violation", *, show_none: bool = False) -> dict[str, str]:
+def _row(item: str, mine: Any, other: Any, differs: str = "violation", *, show_none: bool = False) -> dict[str, Any]:
     unknown = (mine is None or other is None) and not show_none
     kind = "unknown" if unknown else "equal" if mine == other else differs
     return {"item": item, "baseline": _shown(mine), "candidate": _shown(other),
             "source": "unknown" if unknown else "verified", "kind": kind}  # fmt: skip
 
 
-def _speculation(baseline: Identity, candidate: Identity) -> dict[str, str]:
+def _speculation(baseline: Identity, candidate: Identity) -> dict[str, Any]:
     def words(identity: Identity) -> str:
         if identity.speculates is None:
             return "?"

@@ -1,4 +1,4 @@
-"""A server on a real socket that plays a script of bytes, pauses and faults, and the pieces such scripts are made of."""
+"""A server on a real socket that plays a script of bytes, pauses and faults, and the pieces of such scripts."""
 
 from __future__ import annotations
 
@@ -122,7 +122,9 @@ class Say:
 
     READ, CLOSE, RESET, HOLD = READ, CLOSE, RESET, HOLD
     HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-    PLAIN_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"  # the end of the connection ends the body
+    PLAIN_HEAD = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"  # the end of the connection ends the body
+    )
     END = b"0\r\n\r\n"
     DONE = b"data: [DONE]\n\n"
 

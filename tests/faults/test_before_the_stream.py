@@ -169,7 +169,10 @@ def test_a_server_that_never_answers_meets_the_first_token_limit(ask: Ask, say: 
 
 @pytest.mark.parametrize(
     ("end", "error"),
-    [("CLOSE", "the server closed the connection without an answer"), ("RESET", "the connection was reset without an answer")],
+    [
+        ("CLOSE", "the server closed the connection without an answer"),
+        ("RESET", "the connection was reset without an answer"),
+    ],
 )
 def test_a_new_connection_that_ends_without_an_answer_is_not_tried_again(
     serve: Any, connect: Any, say: Any, end: str, error: str

@@ -27,7 +27,11 @@ def test_a_good_stream_is_measured(ask: Ask, say: Any) -> None:
     assert (record.tokens_source, record.finish_reason, record.response_id) == ("usage", "stop", "chatcmpl-1")
     assert (record.http_status, record.prompt_tokens, record.reconnected) == (200, 5, False)
     assert record.headers_s == pytest.approx(record.sent_s, abs=0.04)
-    gaps = [record.chunk_s[0] - record.headers_s, record.chunk_s[1] - record.chunk_s[0], record.end_s - record.chunk_s[2]]
+    gaps = [
+        record.chunk_s[0] - record.headers_s,
+        record.chunk_s[1] - record.chunk_s[0],
+        record.end_s - record.chunk_s[2],
+    ]
     assert gaps == pytest.approx([0.15, 0.1, 0.05], abs=0.03)
     assert record.first_visible_s == record.chunk_s[0]
     assert record.stamp_source == "kernel"
@@ -36,7 +40,8 @@ def test_a_good_stream_is_measured(ask: Ask, say: Any) -> None:
 
 
 def test_chunks_of_one_read_share_its_stamp_and_are_marked(ask: Ask, say: Any) -> None:
-    record = ask(say.HEAD + say.chunk(say.tokens(4)), 0.05, say.chunk(say.answer(6)[len(say.role()) + len(say.tokens(4)):]), say.END)  # fmt: skip
+    rest = say.answer(6).removeprefix(say.role() + say.tokens(4))
+    record = ask(say.HEAD + say.chunk(say.tokens(4)), 0.05, say.chunk(rest), say.END)
     assert record.outcome == "ok"
     assert record.chunk_tokens == [1, 1, 1, 1, 1, 1]
     assert record.chunk_s[0] == record.chunk_s[3] < record.chunk_s[4] == record.chunk_s[5]
@@ -45,8 +50,8 @@ def test_chunks_of_one_read_share_its_stamp_and_are_marked(ask: Ask, say: Any) -
 
 FAULTS: dict[str, tuple[Callable[[Any], list[Any]], tuple[str, int, int, str]]] = {
     "error event, then [DONE]": (
-        lambda s: [s.HEAD + s.chunk(s.role() + s.tokens(2)), s.chunk(s.event(error={"message": "EngineCore died", "code": 500})),
-                   s.chunk(s.DONE) + s.END],
+        lambda s: [s.HEAD + s.chunk(s.role() + s.tokens(2)),
+                   s.chunk(s.event(error={"message": "EngineCore died", "code": 500})), s.chunk(s.DONE) + s.END],
         ("stream_error", 2, 2, "the stream reported an error: EngineCore died (after 2 chunks)")),
     "error event before any token": (
         lambda s: [s.HEAD + s.chunk(s.role() + s.event(error="no memory") + s.DONE) + s.END],
@@ -88,11 +93,12 @@ FAULTS: dict[str, tuple[Callable[[Any], list[Any]], tuple[str, int, int, str]]] 
         lambda s: [s.HEAD + s.chunk(s.tokens(2)), 0.1, s.RESET],
         ("truncated", 2, 2, "the connection was reset after 2 chunks")),
     "short Content-Length body": (
-        lambda s: [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n" + s.tokens(1), s.CLOSE],
+        lambda s: [s.PLAIN_HEAD[:-2] + b"content-length: 100000\r\n\r\n" + s.tokens(1), s.CLOSE],
         ("truncated", 1, 1, "the server closed the connection after 1 chunk")),
     "bad chunk size": (
         lambda s: [s.HEAD + s.chunk(s.tokens(2)) + b"zz\r\n", s.HOLD],
-        ("protocol_error", 2, 2, "the framing of the response body is broken (Invalid character in chunk size) after 2 chunks")),
+        ("protocol_error", 2, 2,
+         "the framing of the response body is broken (Invalid character in chunk size) after 2 chunks")),
     "silence after 2 tokens": (
         lambda s: [s.HEAD + s.chunk(s.tokens(2)), s.HOLD],
         ("stalled", 2, 2, "no token came for 0.3 s after 2 chunks")),
@@ -191,7 +197,8 @@ def test_a_character_split_between_reads_is_whole(ask: Ask, say: Any) -> None:
     body = say.event(id="c", choices=[{"index": 0, "delta": {"content": "x"}}], usage={"completion_tokens": 1})
     body = body.replace(b'"x"', '"größer €"'.encode())
     cut = body.index("€".encode()) + 1
-    record = ask(say.HEAD + say.chunk(body[:cut]), 0.1, say.chunk(body[cut:]), 0.1, say.chunk(say.token(2, "", "stop") + say.DONE), say.END)  # fmt: skip
+    rest = say.chunk(say.token(2, "", "stop") + say.DONE)
+    record = ask(say.HEAD + say.chunk(body[:cut]), 0.1, say.chunk(body[cut:]), 0.1, rest, say.END)
     assert record.outcome == "ok"
     assert record.chunk_tokens == [1, 1]
     assert record.chunk_s[0] - record.headers_s == pytest.approx(0.1, abs=0.05)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadtest.analyse.breakeven import Translation, break_even, crossings, zones
 from loadtest.analyse.compare import Curve, fit_curve
@@ -147,3 +150,25 @@ def test_interval_covers_the_true_break_even(blocks: int, power: float) -> None:
         at = break_even(fit_curve(data), "e2e").at
         covered += (at.low or 0.0) <= CROSSING <= (math.inf if at.high is None else at.high)
     assert 0.925 <= covered / 500 <= 0.985
+
+
+points = st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.5)), min_size=2, max_size=8)
+
+
+@given(points, st.floats(0.8, 1.3))
+def test_zones_tile_the_tested_loads_and_agree_with_the_levels(
+    drawn: list[tuple[float, float]], threshold: float
+) -> None:
+    data = curve({2.0**i: math.exp(m) for i, (m, _) in enumerate(drawn)}, [h for _, h in drawn])
+    found = zones(data, threshold)
+    assert (found[0].low, found[-1].high) == (1.0, 2.0 ** (len(drawn) - 1))
+    assert all(a.high == b.low and a.state != b.state for a, b in itertools.pairwise(found))
+    for i, (mean, half) in enumerate(drawn):
+        above, below = mean - half - math.log(threshold), mean + half - math.log(threshold)
+        if min(abs(above), abs(below)) < 1e-6:
+            continue  # on the edge
+        state = 1 if above > 0 else -1 if below < 0 else 0
+        assert any(z.low - 1e-9 <= 2.0**i <= z.high + 1e-9 and z.state == state for z in found)
+    result = break_even(data, "e2e", threshold)
+    bounds = [b for b in (result.at.low, result.at.value, result.at.high) if b is not None]
+    assert bounds == sorted(bounds)

@@ -90,7 +90,7 @@ def test_rows_are_sorted_by_cell_and_keep_their_chunks() -> None:
     assert list(last.chunks.tokens) == [1, 2, 4]
     assert list(last.chunks.offsets) == [0, 2, 3]
     assert list(requests.cell(cells[1]).chunks.tokens) == [0, 0]
-    assert len(requests.cell(cells[3]).frame) == 0
+    assert len(requests.cell(cells[3]).measured) == 0
 
 
 def test_bodies_are_equal_where_their_hashes_are() -> None:

@@ -253,10 +253,10 @@ def run(**changes: Any) -> dict[str, Any]:
     arm = {"kind": "vllm", "version": "0.11.2", "model": "Qwen/Qwen3-8B", "method": None, "config": {"tp": 1}}
     header: dict[str, Any] = {
         "schema": 1,
-        "loadtest": "0.1.0",
+        "version": "0.1.0",
         "started": "2026-11-29T21:00:00Z",
-        "state": "complete",
-        "simulated": False,
+        "status": "complete",
+        "simulated": None,
         "scenario": {"name": "chat", "path": "scenarios/chat.py", "blake2b": "9d1f"},
         "command": [
             "loadtest",

@@ -39,6 +39,34 @@ def test_the_verdict_of_a_level(low, high, guards, word):
     assert word in VERDICTS
 
 
+def test_the_tail_is_the_deepest_that_most_levels_reach_and_missing_where_one_does_not():
+    full = example.judgement()
+    first = full.arm_levels[0]
+    shallow = dataclasses.replace(
+        first, tails=first.tails | {"ttft": dataclasses.replace(first.tails["ttft"], deepest="p50")}
+    )
+    view = View(run={}, judgement=dataclasses.replace(full, arm_levels=(shallow, *full.arm_levels[1:])))
+    assert view.deepest("ttft") == "p95"
+    assert view.tail(first.arm, first.level, "ttft", "p95") == Estimate()
+    assert view.tail(first.arm, first.level, "ttft", "p50") == first.tails["ttft"].p50
+    assert view.tail("speculative", first.level, "ttft", "p95").value == pytest.approx(0.0683, abs=1e-4)
+
+
+def test_the_rule_names_the_gain_and_the_guards():
+    run = {"experiment": {"decision": {"ttft_margin": 0.1, "on_time_margin": 0.01, "ttft_ignore_below_s": 0.2}}}
+    assert answer.rule(View(run=run, judgement=example.judgement())) == (
+        "A level pays when the whole 95 % interval of the speed-up by end-to-end time is above 1.03× and no guard is"
+        " proven broken. Guards: the tail of the time to first token at most 10 % above the baseline's, the share of"
+        " tokens on time at most 1 point lower, failed requests not more. A time to first token below 200 ms is never"
+        " held against the candidate."
+    )
+
+
+def test_an_interrupted_run_has_the_exit_code_of_an_interruption():
+    assert header.exit_code(View(run={"status": "interrupted"}, judgement=example.judgement())) == 130
+    assert header.exit_code(View(run={"status": "complete"}, judgement=example.judgement())) == 0
+
+
 def test_an_invalid_run_gets_no_verdict_and_no_key_figures():
     judgement = example.judgement()
     invalid = dataclasses.replace(judgement.decision, answer=Answer.INVALID)
@@ -83,7 +111,7 @@ def test_the_cause_is_named():
     ("run", "words"),
     [
         ({"simulated": True}, ["Simulated"]),
-        ({"state": "interrupted"}, ["Interrupted", "One start each"]),
+        ({"status": "interrupted"}, ["Interrupted", "One start each"]),
         ({"smoke": True, "starts": 4}, ["Smoke run"]),
         ({"starts": 4}, []),
         ({}, ["One start each"]),
@@ -104,7 +132,7 @@ def test_every_value_of_the_header_is_in_the_protocol():
     assert rows["Experiment: everything sent and asked for: generation.max_tokens"] == "256"
     assert rows["Servers under test: speculative.identity.method"] == "eagle3"
     assert rows["Extra: deep.x.list"] == "1, 2"
-    assert rows["Run: simulated"] == "no"
+    assert rows["Run: version"] == "0.1.0"
     assert rows["Experiment: everything sent and asked for: generation.top_p"] == "–"
 
 

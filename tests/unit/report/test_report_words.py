@@ -44,6 +44,7 @@ def test_times(value, text):
         (words.change, 1.0, "±0 %"),
         (words.change, None, "–"),
         (words.points, -0.012, "−1.2 points"),
+        (words.points, 0.0, "±0 points"),
         (words.points, math.nan, "–"),
         (words.count, 2410, "2,410"),
         (words.count, 1.8234, "1.82"),
