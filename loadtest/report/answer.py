@@ -43,7 +43,7 @@ def _limit(view: View) -> Tile | None:
     if limit is None or not view.levels:
         return None
     value, tone = {
-        Crossing.PAYS_UP_TO: (words.load(limit.at.value), "good"),
+        Crossing.PAYS_UP_TO: (_settled(limit.at), "good"),
         Crossing.PAYS_EVERYWHERE: (f"≥ {words.load(view.levels[-1])}", "good"),
         Crossing.NEVER_PAYS: ("never", "bad"),
         Crossing.PAYS_FROM: (f"from {words.load(limit.at.value)}", ""),
@@ -53,13 +53,25 @@ def _limit(view: View) -> Tile | None:
     return Tile(label=label, value=value, detail=limit_detail(limit), tone=tone)
 
 
+def _settled(at: Estimate) -> str:
+    """Return a limit, or the bound that exists where the other one lies outside the tested loads."""
+    if words.known(at.low) and not words.known(at.high):
+        return f"≥ {words.load(at.low)}"
+    if words.known(at.high) and not words.known(at.low):
+        return f"≤ {words.load(at.high)}"
+    return words.load(at.value)
+
+
 def limit_detail(limit: BreakEven) -> str:
     """Return the interval of a limit and its translation into requests in flight and running."""
     parts = []
     if limit.form is Crossing.BAND:
         parts += [f"{words.load(low)} to {words.load(high)} users" for low, high in limit.regions]
-    if words.known(limit.at.low) or words.known(limit.at.high):
-        parts.append(f"95 % interval {words.load(limit.at.low)} to {words.load(limit.at.high)}")
+    bounds = [words.load(bound) for bound in (limit.at.low, limit.at.high) if words.known(bound)]
+    if len(bounds) == 2:
+        parts.append(f"95 % interval {bounds[0]} to {bounds[1]}")
+    elif bounds:
+        parts.append(f"best estimate {words.load(limit.at.value)}, the other end is not settled")
     if words.known(limit.in_flight.value):
         parts.append(f"≈ {words.load(limit.in_flight.value)} in flight")
     if words.known(limit.running.value):

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 import threading
@@ -77,7 +78,7 @@ def _stopping(*, watch_stdin: bool) -> asyncio.Event:
         loop.add_signal_handler(number, stop.set)
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        while os.read(sys.stdin.fileno(), 4096):  # not through a buffer, whose lock would hold up the exit
             pass
         with contextlib.suppress(RuntimeError):  # the loop may have ended first
             loop.call_soon_threadsafe(stop.set)

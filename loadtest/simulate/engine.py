@@ -74,7 +74,7 @@ class Engine:
         return job
 
     def cancel(self, job: Job) -> None:
-        """Forget a request at once; what it has emitted stays counted, as an abort."""
+        """Forget a request at once. Its tokens stay counted, the request itself is not: vLLM does the same."""
         if job.finish:
             return
         self._pending = sorted(entry for entry in self._pending if entry[2] is not job)
@@ -82,7 +82,6 @@ class Engine:
             self._waiting.remove(job)
         self._leave(job)
         job.finish, job.finished_s = "abort", self.clock_s
-        self._ledger.done.finished["abort"] += 1
 
     def next_start_s(self) -> float:
         """Return when the coming step can start; infinite while the engine is idle."""

@@ -69,6 +69,7 @@ class Pacer:
         self.steps = 0
         self.late_steps = 0
         self.finished = 0
+        self.cancelled = 0
         self.worst_late_s = 0.0
 
     def submit(self, flow: Flow, ask: Ask) -> None:
@@ -80,6 +81,7 @@ class Pacer:
     def cancel(self, flow: Flow) -> None:
         """Forget a call whose client has gone."""
         if flow.job is not None and self._flows.pop(flow.job, None) is not None:
+            self.cancelled += 1
             self._engine.cancel(flow.job)
 
     async def counters(self) -> Counters:

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import report_example as example
 
-from loadtest.analyse.results import Answer, Estimate, Finding, Guard, Speedup
+from loadtest.analyse.results import Answer, BreakEven, Crossing, Estimate, Finding, Guard, Speedup
 from loadtest.report import answer, header, tables
 from loadtest.report.view import VERDICTS, View
 
@@ -94,6 +94,22 @@ def test_key_figures_of_a_comparison():
     assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
     assert found["Throughput at 64 users"].value == "−11 %"
     assert found["Time to first token, p95"].value == "+15 %"
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "detail"),
+    [
+        (Estimate(value=20.0, low=12.0), "≥ 12", "best estimate 20, the other end is not settled"),
+        (Estimate(value=20.0, high=26.0), "≤ 26", "best estimate 20, the other end is not settled"),
+        (Estimate(value=20.0), "20", ""),
+    ],
+)
+def test_a_limit_with_one_bound_is_given_by_that_bound(at, value, detail):
+    full = example.judgement()
+    limit = BreakEven(metric="e2e", threshold=1.03, form=Crossing.PAYS_UP_TO, at=at)
+    decision = dataclasses.replace(full.decision, limit=limit)
+    tile = answer.tiles(View(run={}, judgement=dataclasses.replace(full, decision=decision)))[0]
+    assert (tile.value, tile.detail) == (value, detail)
 
 
 def test_key_figures_of_one_arm():

@@ -16,6 +16,11 @@ from loadtest.simulate.worlds import WORLDS
 CAPTURED = set((Path(__file__).parent / "vllm_0_32_metric_names.txt").read_text(encoding="utf-8").splitlines()[1:])
 
 
+ARMS = pytest.mark.parametrize(
+    ("role", "world"), [("baseline", "default"), ("speculative", "default"), ("speculative", "memory")]
+)
+
+
 def worked(arm: ArmModel) -> tuple[Counters, Buckets]:
     engine, buckets = Engine(arm, 1), Buckets()
     for number in range(40):
@@ -34,7 +39,7 @@ def text_of(role: str, world: str = "default") -> str:
                   cache_config={"block_size": "16"})  # fmt: skip
 
 
-@pytest.mark.parametrize(("role", "world"), [("baseline", "default"), ("speculative", "default"), ("speculative", "memory")])
+@ARMS
 def test_every_name_is_one_of_vllms(role: str, world: str) -> None:
     names = {sample.split("{")[0] for sample in text_of(role, world).splitlines() if not sample.startswith("#")}
     assert names <= CAPTURED
@@ -67,7 +72,7 @@ def test_text_and_virtual_scrape_tell_the_same() -> None:
     assert sums["vllm:request_success_total"] == 40
 
 
-@pytest.mark.parametrize(("role", "world"), [("baseline", "default"), ("speculative", "default"), ("speculative", "memory")])
+@ARMS
 def test_buckets_agree_with_their_counts(role: str, world: str) -> None:
     highest: dict[str, float] = {}
     counts: dict[str, float] = {}

@@ -23,7 +23,8 @@ def test_tokens_are_pieces_of_four_characters() -> None:
 
 def test_a_longer_dialogue_continues_the_shorter_one() -> None:
     short = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
-    long = [*short, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": [{"type": "text", "text": "And?"}]}]
+    parts = [{"type": "text", "text": "And?"}]
+    long = [*short, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": parts}]
     assert text.rendered(long).startswith(text.rendered(short))
     assert "And?" in text.rendered(long)
     assert text.key_of(text.rendered(long)) != text.key_of(text.rendered(short))
@@ -55,8 +56,8 @@ def test_an_answer_depends_on_the_prompt_alone() -> None:
     assert long[:20] == short
     assert text.answer(6, 20, "length") != short
     assert text.answer_ids(long)[-1] == text.EOS_ID
-    words = b"".join(text.pieces()[piece] for piece in long)
-    assert json.loads(b'"' + words + b'"').startswith(json.loads(b'"' + b"".join(text.pieces()[p] for p in short) + b'"'))
+    words, begun = (json.loads(b'"' + b"".join(text.pieces()[n] for n in part) + b'"') for part in (long, short))
+    assert words.startswith(begun)
     assert text.pieces()[-1] == b""
     assert any(piece.decode() != piece.decode().encode("ascii", "ignore").decode() for piece in text.pieces())
 

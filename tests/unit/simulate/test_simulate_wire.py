@@ -13,14 +13,14 @@ from loadtest.simulate.wire import Answer
 
 # Captured from a real server (no speculation; first tokens, last token, closing events).
 CHAT = (
-    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":98,"total_tokens":98,"completion_tokens":0,"completion_tokens_details":null},"prompt_token_ids":null,"prompt_text":null}',  # noqa: E501
-    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"content":"{\\""},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":{"prompt_tokens":98,"total_tokens":99,"completion_tokens":1,"completion_tokens_details":null}}',  # noqa: E501
-    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"content":"ar"},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}],"usage":{"prompt_tokens":98,"total_tokens":158,"completion_tokens":60,"completion_tokens_details":null}}',  # noqa: E501
-    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[],"usage":{"prompt_tokens":98,"total_tokens":158,"completion_tokens":60},"system_fingerprint":"vllm-0.32.0-f4df385e"}',  # noqa: E501
+    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":98,"total_tokens":98,"completion_tokens":0,"completion_tokens_details":null},"prompt_token_ids":null,"prompt_text":null}',
+    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"content":"{\\""},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":{"prompt_tokens":98,"total_tokens":99,"completion_tokens":1,"completion_tokens_details":null}}',
+    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[{"index":0,"delta":{"content":"ar"},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}],"usage":{"prompt_tokens":98,"total_tokens":158,"completion_tokens":60,"completion_tokens_details":null}}',
+    '{"id":"chatcmpl-a2e540de168f75df","object":"chat.completion.chunk","created":1795979565,"model":"toy","choices":[],"usage":{"prompt_tokens":98,"total_tokens":158,"completion_tokens":60},"system_fingerprint":"vllm-0.32.0-f4df385e"}',
 )
 COMPLETION = (
-    '{"id":"cmpl-a926a4321b105ae4","object":"text_completion","created":1795979567,"model":"toy","choices":[{"index":0,"text":"\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}',  # noqa: E501
-    '{"id":"cmpl-a926a4321b105ae4","object":"text_completion","created":1795979567,"model":"toy","choices":[{"index":0,"text":"\\n","logprobs":null,"finish_reason":"length","stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"system_fingerprint":"vllm-0.32.0-f4df385e"}',  # noqa: E501
+    '{"id":"cmpl-a926a4321b105ae4","object":"text_completion","created":1795979567,"model":"toy","choices":[{"index":0,"text":"\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}',
+    '{"id":"cmpl-a926a4321b105ae4","object":"text_completion","created":1795979567,"model":"toy","choices":[{"index":0,"text":"\\n","logprobs":null,"finish_reason":"length","stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"system_fingerprint":"vllm-0.32.0-f4df385e"}',
 )
 WHOLE_CHAT = '{"id":"chatcmpl-b3205715bc890619","object":"chat.completion","created":1795979567,"model":"toy","choices":[{"index":0,"message":{"role":"assistant","content":"x","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":"vllm-0.32.0-f4df385e","usage":{"prompt_tokens":98,"total_tokens":138,"completion_tokens":40,"prompt_tokens_details":null,"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,"prompt_text":null,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}'  # noqa: E501
 WHOLE_COMPLETION = '{"id":"cmpl-9d431940c6a32800","object":"text_completion","created":1795979689,"model":"toy","choices":[{"index":0,"text":" it","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":"vllm-0.32.0-345e2a54","usage":{"prompt_tokens":1,"total_tokens":2,"completion_tokens":1,"prompt_tokens_details":null,"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}'  # noqa: E501
@@ -100,7 +100,8 @@ def test_usage_without_a_running_count_stands_at_the_end_alone() -> None:
 
 @pytest.mark.parametrize("chat", [True, False])
 def test_token_ids_are_given_on_request(chat: bool) -> None:
-    said = [json.loads(event) for event in events(answer_to(call(chat, stream=True, return_token_ids=True)), (1, 3, 2))[:-1]]
+    answer = answer_to(call(chat, stream=True, return_token_ids=True))
+    said = [json.loads(event) for event in events(answer, (1, 3, 2))[:-1]]
     chunks = said[1:] if chat else said
     assert [len(event["choices"][0]["token_ids"]) for event in chunks] == [1, 3, 2]
     prompt_ids = said[0]["prompt_token_ids"] if chat else said[0]["choices"][0]["prompt_token_ids"]
