@@ -1,9 +1,10 @@
 """Hold the stream client against a server that writes down what it truly did, and say what a chunk costs.
 
-    python benchmarks/client.py URL LOG [--streams 64,1024] [--seconds 6] [--model NAME] [--max-tokens 100]
+    python -m loadtest.simulate --arm speculative --port 8000 --log truth.jsonl &
+    python benchmarks/client.py http://127.0.0.1:8000 truth.jsonl --streams 64,1024 --seconds 6
 
-LOG is the server's own record on this machine, one JSON object per request:
-{"id": response id, "sent_s": [CLOCK_MONOTONIC just before each write], "chunk_tokens": […], "received_s": optional}.
+The log is the server's own record on this machine, one JSON object per request:
+{"id": response id, "sent_s": [CLOCK_MONOTONIC just before each write], "chunk_tokens": […], "arrival_s": optional}.
 One line of JSON is printed per number of streams; errors are client − server, in microseconds, as absolute values.
 For figures that can be compared, give server and client a core each (taskset) and leave the machine otherwise idle.
 """
@@ -69,8 +70,8 @@ def errors(record: Request, true: dict[str, Any], origin_s: float) -> tuple[list
     pairs = [(at_s + origin_s, sent_at[count]) for count, at_s in zip(counts, record.chunk_s, strict=True)]
     stamps = [said - sent for said, sent in pairs]
     gaps = [b - a for a, b in itertools.pairwise(stamps)]
-    received_s = true.get("received_s", float("nan"))
-    ttft = (record.chunk_s[0] - record.sent_s) - (pairs[0][1] - received_s)
+    arrival_s = true.get("arrival_s", float("nan"))
+    ttft = (record.chunk_s[0] - record.sent_s) - (pairs[0][1] - arrival_s)
     return stamps, gaps, ttft
 
 
@@ -116,7 +117,7 @@ def main() -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("--streams", default="64,1024")
     parser.add_argument("--seconds", type=float, default=6.0)
-    parser.add_argument("--model", default="model")
+    parser.add_argument("--model", default="simulated-8b")
     parser.add_argument("--max-tokens", type=int, default=100)
     given = parser.parse_args()
     clock = Clock()

@@ -209,5 +209,7 @@ class Judgement:
     cells: tuple[CellView, ...]
     comparability: tuple[Comparability, ...]
     notes: tuple[str, ...] = ()  # flags on the whole run that do not invalidate it
-    slower_share: dict[float, float] = field(default_factory=dict)  # level → share of paired requests slower by over 10 %
+    slower_share: dict[float, float] = field(
+        default_factory=dict
+    )  # level → share of paired requests slower by over 10 %
     median_pair: dict[float, float] = field(default_factory=dict)  # level → median of paired e2e speed-ups

@@ -22,6 +22,7 @@ from loadtest.record import Outcome, Request
 
 _USAGE, _IDS, _NONE = "usage", "ids", "none"
 _MAY_COUNT = ("", _USAGE)
+_REASONS = ("stop", "length", "tool_calls")  # the usual ones; others are quoted with care
 _COUNT_LIMIT = 2**31  # counts are stored in 32 bits
 
 
@@ -81,7 +82,7 @@ class Deltas:
         if reason is not None:
             if reason == "error":
                 raise Failure(Outcome.STREAM_ERROR, "the stream ended with the finish_reason error")
-            self._record.finish_reason = printable(str(reason), 40)
+            self._record.finish_reason = reason if reason in _REASONS else printable(str(reason), 40)
 
     def _take_uncounted(self, ids: Any, visible: bool, at_s: float) -> None:
         if ids and self._source is not _NONE:

@@ -73,10 +73,11 @@ class Exchange:
             self._guarded(self._send, request)
             self._total_until_s = record.sent_s + self._limits.total_s
             if not self._settled:
-                self._arm(min(self._sent_s + self._limits.first_token_s, self._total_until_s))
+                self._arm_for(self._deadline()[0])
             self._over.wait()
         finally:
             self._release()
+            self._reply.close()
             self._deltas.close()
             if self._kernel_reads:
                 record.stamp_source = "mixed" if self._user_reads else "kernel"
@@ -202,8 +203,8 @@ class Exchange:
             came = len(chunks) - before
             if came > 1:
                 self._record.coalesced += came - 1
-            if came and not before:
-                self._take_first()
+            if came and not before and self._on_first is not None:
+                self._on_first()
 
     def _take_text(self, at_s: float) -> None:
         """Keep the body of an answer that is no event stream, up to a limit; what follows [DONE] is let go."""
@@ -218,12 +219,6 @@ class Exchange:
         self._settle(self._deltas.verdict(), at_s)
         self._tail_until_s = self._clock.now_s() + TAIL_S
         self._arm(self._tail_until_s)
-
-    def _take_first(self) -> None:
-        if not self._settled:
-            self._arm(self._deadline()[0])  # from now on every deadline only moves away
-        if self._on_first is not None:
-            self._on_first()
 
     # ---- ends
 
@@ -293,6 +288,10 @@ class Exchange:
         self._timer = get_hub().loop.timer(max(at_s - self._clock.now_s(), 0.0))
         self._timer.start(self._guarded, self._check_deadlines, update=True)
 
+    def _arm_for(self, deadline_s: float) -> None:
+        """Arm for the next deadline, but never for later than a stall after a token that comes from now on."""
+        self._arm(min(deadline_s, self._clock.now_s() + self._limits.stall_s))
+
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.stop()
@@ -306,7 +305,7 @@ class Exchange:
         deadline_s, failure = self._deadline()
         now_s = self._clock.now_s()
         if now_s < deadline_s:
-            self._arm(deadline_s)
+            self._arm_for(deadline_s)
         elif self._text is not None:
             self._whole(now_s)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httptools
 
 from loadtest.drive.failure import Failure
@@ -37,8 +39,8 @@ class Reply:
         self._spoilt = False  # bytes came after the end of the response
         self._head_bytes = 0  # received before the head was complete
         self._header_bytes = 0  # as lines
-        self._parser = httptools.HttpResponseParser(self)
-        self._feed = self._parser.feed_data
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._feed: Any = self._parser.feed_data
 
     def feed(self, data: bytes | memoryview) -> Failure | None:
         """Read the next bytes of the connection; a Failure comes back when they are not HTTP/1.1.
@@ -62,6 +64,10 @@ class Reply:
         if self._oversized():
             return Failure(Outcome.PROTOCOL_ERROR, f"the response headers are larger than {HEAD_LIMIT // 1024} KiB")
         return broken
+
+    def close(self) -> None:
+        """Let go of the parser, which refers back to this reply: nothing is left for the garbage collector."""
+        self._parser = self._feed = None
 
     def _oversized(self) -> bool:
         return self._header_bytes > HEAD_LIMIT or (not self.ready and self._head_bytes > HEAD_LIMIT)

@@ -37,6 +37,7 @@ class Engine:
         self._kv_s = arm.per_kv_token_s * factor
         self._draft_s = (arm.draft_floor_s * factor, arm.draft_per_token_s * arm.k * factor, arm.draft_kv_s * factor)
         self._per_decode = arm.k + 1
+        self._drafter = runs.Drafter(arm.acceptance, seed) if arm.acceptance else None
         self._line = Timeline()
         self._next = 0  # number of the coming step
         self._order = 0
@@ -292,9 +293,7 @@ class Engine:
         if job.emitted == job.ask.output_tokens:
             self._end(job, end)
             return True
-        acceptance = self.arm.acceptance
-        shift = runs.shift_of(acceptance, job.ask.category, end, len(self._running)) if acceptance else 0.0
-        reads = runs.begin(job, self.arm, self.seed, self._next, shift)
+        reads = runs.begin(job, self._drafter, self._next, end, len(self._running))
         self._line.reserve(job.last_step + 1, self._oldest)
         at = self._next - self._line.base
         self._line.kv_tokens[at : at + len(reads)] += reads

@@ -5,33 +5,48 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from loadtest.simulate.draws import accepted_tokens, latent, slot_logits, survival
+from loadtest.simulate.draws import Floats, Ints, accepted_tokens, latent, slot_logits, survival
 from loadtest.simulate.jobs import Job
-from loadtest.simulate.models import MAX_CONTEXT, Acceptance, ArmModel
-
-Floats = NDArray[np.float64]
+from loadtest.simulate.models import MAX_CONTEXT, Acceptance
 
 _STEPS = np.arange(MAX_CONTEXT, dtype=np.float64)
 
 
-def begin(job: Job, arm: ArmModel, seed: int, first_step: int, shift: float) -> Floats:
+class Drafter:
+    """How the drafts of one start fare: a request's accepted tokens depend on its key and what moves acceptance."""
+
+    def __init__(self, acceptance: Acceptance, seed: int) -> None:
+        """Prepare the model; `seed` is the start's."""
+        self._logits = slot_logits(acceptance)
+        self._spread = acceptance.spread
+        self._categories = dict(acceptance.by_category)
+        self._per_s, self._per_doubling = acceptance.drift_per_s, acceptance.per_doubling
+        self._seed = seed
+
+    def accepted(self, job: Job, steps: int, now_s: float, running: int) -> Ints:
+        """Return the tokens that each of the next `steps` drafts of a request has accepted, if laid out now."""
+        shift = self._categories.get(job.ask.category, 0.0) + self._per_s * now_s
+        if self._per_doubling:
+            shift += self._per_doubling * math.log2(max(running, 1))
+        if self._spread:
+            shift += self._spread * latent(job.ask.key)
+        return accepted_tokens(self._seed, job.ask.key, survival(self._logits, shift), steps, job.spent_steps)
+
+
+def begin(job: Job, drafter: Drafter | None, first_step: int, now_s: float, running: int) -> Floats:
     """Lay out the rest of a request's answer from `first_step` on; return the context it reads at each step (tokens).
 
-    `shift` moves its acceptance on the logit scale. The request has at least one token left to emit.
+    The request has at least one token left to emit.
     """
     left = job.ask.output_tokens - job.emitted
     context = job.ask.prompt_tokens + job.emitted
     job.first_step = first_step
-    if arm.acceptance is None:
+    if drafter is None:
         job.last_step = first_step + left - 1
         job.tokens = None
         return _STEPS[context : context + left]
-    spread = arm.acceptance.spread
-    moved = shift + (spread * latent(job.ask.key) if spread else 0.0)
-    curve = survival(slot_logits(arm.acceptance), moved)
-    accepted = accepted_tokens(seed, job.ask.key, curve, left, job.spent_steps)
+    accepted = drafter.accepted(job, left, now_s, running)
     tokens = accepted + 1
     after = tokens.cumsum()
     steps = int(after.searchsorted(left)) + 1
@@ -69,9 +84,3 @@ def fold(job: Job, stop_step: int, times_s: list[float]) -> None:
     job.emitted += sum(tokens)
     job.spent_steps += steps
     job.first_step = job.last_step = -1
-
-
-def shift_of(acceptance: Acceptance, category: str, now_s: float, running: int) -> float:
-    """Return how far the request's kind, the time since the start and the load move acceptance (logit scale)."""
-    shift = dict(acceptance.by_category).get(category, 0.0) + acceptance.drift_per_s * now_s
-    return shift + acceptance.per_doubling * math.log2(max(running, 1)) if acceptance.per_doubling else shift

@@ -156,8 +156,9 @@ class SimulatedServer:
 
     def _truth(self, request: web.Request) -> dict[str, Any]:
         pacer = self._pacer
-        return {"world": self._world, "steps": pacer.steps, "late_steps": pacer.late_steps, "finished": pacer.finished,
-                "cancelled": pacer.cancelled, "worst_late_s": pacer.worst_late_s, "in_flight": pacer.in_flight}  # fmt: skip
+        return {"world": self._world, "steps": pacer.steps, "late_steps": pacer.late_steps,
+                "worst_late_s": pacer.worst_late_s, "finished": pacer.finished, "cancelled": pacer.cancelled,
+                "in_flight": pacer.in_flight}  # fmt: skip
 
 
 def _json(data: Any, status: int = 200) -> web.Response:
