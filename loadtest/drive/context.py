@@ -57,8 +57,10 @@ class Live:
 class CellContext:
     """One cell in progress, shared by its users."""
 
-    def __init__(self, *, experiment: Experiment, target: Target, cell: Cell, clock: Clock, phases: Phases,
-                 stagger_s: float, salt: str, source: SessionSource | None, keep: Callable[[Request], None]) -> None:  # fmt: skip
+    def __init__(
+        self, *, experiment: Experiment, target: Target, cell: Cell, clock: Clock, phases: Phases, stagger_s: float,
+        salt: str, source: SessionSource | None, keep: Callable[[Request], None],
+    ) -> None:  # fmt: skip
         """Make the context; `source` replaces the scenario's own sessions, `keep` is given every finished request."""
         self.experiment, self.target, self.cell, self.clock, self.phases = experiment, target, cell, clock, phases
         self.source, self._keep = source, keep

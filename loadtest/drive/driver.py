@@ -6,6 +6,7 @@ SIGTERM or SIGINT once: issue nothing more, drain, end; twice, or end of stdin: 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from loadtest.drive.loading import load_user_class
 from loadtest.drive.openai import chat_body
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
+from loadtest.drive.priority import ask_for_priority
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError
 from loadtest.experiment import override
 from loadtest.record import CellRecord, LineWriter, Outcome, Request, RequestWriter
@@ -138,12 +140,13 @@ class Driver:
         self._tell({"event": "calibration_end", "users": users, "lateness_p99_s": record.lateness_p99_s,
                     "client_cpu_ratio": record.client_cpu_ratio, "hub_lag_p99_s": record.hub_lag_p99_s,
                     "coalesced_ratio": record.coalesced_ratio, "window_open_s": record.window_open_s,
-                    "window_close_s": record.window_close_s})  # fmt: skip
+                    "window_close_s": record.window_close_s, "nice": os.nice(0)})  # fmt: skip
 
     def _run_cell(self, order: int, cell: Cell) -> None:
         self._tell({"event": "cell_start", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
                     "index": order, "total": len(self._job.cells)})  # fmt: skip
         control = self._controls[cell.arm]
+        gc.collect()  # between cells, since it is off within them
         limit_s = self._job.experiment.limits.idle_s
         waited_s = wait_until_idle(control, self._clock, limit_s)
         if waited_s is None:
@@ -208,11 +211,14 @@ def main(arguments: list[str]) -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what a scenario prints must not mix with the progress lines
     tell = _teller(out)
+    ask_for_priority()
     try:
         driver = Driver(read_job(Path(arguments[0])), tell)
     except LoadtestError as error:
         return _fail(tell, error)
     watchers = _listen(driver.switches)
+    gc.freeze()
+    gc.disable()  # a full collection would stop the clock of every stream
     try:
         driver.walk()
         tell({"event": "end", "state": "interrupted" if driver.switches.stop or driver.switches.cut else "complete"})

@@ -20,7 +20,8 @@ from loadtest.experiment import as_document
 from loadtest.record import REQUEST_SCHEMA, CellRecord, Scrape
 from loadtest.settings import Experiment
 from loadtest.simulate.draws import mix
-from loadtest.simulate.jobs import Ask, Counters, Job
+from loadtest.simulate.exposition import values
+from loadtest.simulate.jobs import Ask, Job
 from loadtest.simulate.models import ArmModel
 from loadtest.simulate.text import answer_length, category_of, key_of, rendered, token_count
 from loadtest.simulate.virtual import VirtualServer
@@ -72,7 +73,7 @@ def _shape(source: SessionSource, key: SessionKey) -> Shape:
         turns.append(
             TurnShape(
                 category=turn.category,
-                served_category=category_of(turn.user),
+                served_category=category_of(session.turns[0].user),  # as the simulated server guesses it
                 key=key_of(prompt),
                 prompt_tokens=tokens,
                 cached_tokens=before // CACHE_BLOCK * CACHE_BLOCK,
@@ -89,6 +90,7 @@ class VirtualRun:
     """What a run leaves behind, in memory and in the form that the analysis reads from disk."""
 
     header: dict[str, Any]
+    speculates: dict[str, bool]
     cells: list[CellRecord] = field(default_factory=list)
     scrapes: list[Scrape] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in REQUEST_SCHEMA.names})
@@ -119,7 +121,7 @@ def run_virtual(experiment: Experiment, arms: Mapping[str, ArmModel], pool: Shap
     leaves the mark out, for tests of what a judgement says of real servers.
     """
     names = list(arms)
-    run = VirtualRun(_header(experiment, arms, world))
+    run = VirtualRun(_header(experiment, arms, world), {name: arm.declared_k > 0 for name, arm in arms.items()})
     servers = {name: VirtualServer(model, mix(experiment.plan.seed, i)) for i, (name, model) in enumerate(arms.items())}
     now_s = 0.0
     for order, cell in enumerate(make_plan(experiment, names)):
@@ -224,7 +226,7 @@ class _Cell:
 
     def _row(self, job: Job, user: int, due_s: float, turn: TurnShape, number: int, position: int) -> None:
         times, tokens, good = job.chunk_times_s, job.chunk_tokens, bool(job.chunk_times_s)
-        values = {
+        row = {
             "cell": self._cell.cell, "arm": self._cell.arm, "level": self._cell.level, "block": self._cell.block,
             "user": user, "session": number, "turn": position, "category": turn.category, "due_s": due_s,
             "body_hash": f"{turn.key:016x}", "sent_s": due_s, "headers_s": times[0] if good else job.finished_s,
@@ -235,16 +237,22 @@ class _Cell:
             "stamp_source": "virtual", "coalesced": 0, "chunk_s": times, "chunk_tokens": tokens,
         }  # fmt: skip
         columns = self._run.columns
-        for name, value in values.items():
+        for name, value in row.items():
             columns[name].append(value)
 
     def _scrape(self, moment: str) -> None:
-        counters = self._server.counters()
+        speculates = self._run.speculates[self._cell.arm]
+        found, positions = values(self._server.counters(), speculates=speculates)
         self._run.scrapes.append(
-            Scrape(t_s=self._server.now_s, arm=self._cell.arm, cell=self._cell.cell, moment=moment,
-                   values=counter_values(counters, speculates=bool(counters.accepted_per_slot)),
-                   per_position=[float(n) for n in counters.accepted_per_slot])
-        )  # fmt: skip
+            Scrape(
+                t_s=self._server.now_s,
+                arm=self._cell.arm,
+                cell=self._cell.cell,
+                moment=moment,
+                values=found,
+                per_position=positions,
+            )
+        )
 
     def _keep(self, order: int) -> None:
         phases, cell = self._phases, self._cell
@@ -262,38 +270,13 @@ class _Cell:
         )  # fmt: skip
 
 
-def counter_values(counters: Counters, *, speculates: bool) -> dict[str, float]:
-    """Return a simulated server's counters under the names that vLLM gives them."""
-    sums = {
-        "time_to_first_token_seconds": counters.ttft, "inter_token_latency_seconds": counters.inter_token,
-        "e2e_request_latency_seconds": counters.e2e, "request_queue_time_seconds": counters.queue,
-        "request_prefill_time_seconds": counters.prefill, "request_decode_time_seconds": counters.decode,
-    }  # fmt: skip
-    values: dict[str, float] = {
-        "generation_tokens_total": counters.generation_tokens, "prompt_tokens_total": counters.prompt_tokens,
-        "num_requests_running": counters.running, "num_requests_waiting": counters.waiting,
-        "kv_cache_usage_perc": counters.kv_use_ratio, "num_preemptions_total": counters.preemptions,
-        "prefix_cache_queries_total": counters.prefix_queries, "prefix_cache_hits_total": counters.prefix_hits,
-        "request_success_total": sum(n for finish, n in counters.finished.items() if finish in ("stop", "length")),
-    }  # fmt: skip
-    for name, total in sums.items():
-        values[f"{name}_sum"], values[f"{name}_count"] = total.sum, total.count
-    if speculates:
-        values |= {
-            "spec_decode_num_drafts_total": counters.drafts,
-            "spec_decode_num_draft_tokens_total": counters.draft_tokens,
-            "spec_decode_num_accepted_tokens_total": counters.accepted,
-        }
-    return {f"vllm:{name}": float(value) for name, value in values.items()}
-
-
 def _header(experiment: Experiment, arms: Mapping[str, ArmModel], world: str | None) -> dict[str, Any]:
     names = list(arms)
     return {
         "schema": 1, "version": "virtual", "status": "complete", "reason": "", "command": "", "notes": [],
         "scenario": {"name": "virtual", "path": "", "sha256": ""}, "experiment": as_document(experiment),
-        "arms": [{"name": name, "role": "candidate" if i else "baseline", "url": "", "model": "simulated", "version": "",
-                  "identity": {}, "speculative": None} for i, name in enumerate(names)],
+        "arms": [{"name": name, "role": "candidate" if i else "baseline", "url": "", "model": "simulated",
+                  "version": "", "identity": {}, "speculative": None} for i, name in enumerate(names)],
         "baseline": names[0], "candidate": names[1] if len(names) > 1 else None, "comparability": [], "waived": [],
         "simulated": {"world": world, "late_ratio": {}} if world else None, "smoke": False, "measure_only": False,
         "calibration": None, "host": {},

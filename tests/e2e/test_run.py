@@ -199,6 +199,19 @@ class Mine(LLMUser):
 """
 
 
+ON_START = """
+from loadtest.scenario import LLMUser, task
+
+class Mine(LLMUser):
+    def on_start(self):
+        1 / 0
+
+    @task
+    def ask(self):
+        pass
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
@@ -209,11 +222,7 @@ class Mine(LLMUser):
         (SCENARIO.format(body="raise KeyError('mine')"), ["KeyError", "mine", "line 7", "ask"]),
         (SCENARIO.format(body="self.next_session()"), ["names no `source`"]),
         (SCENARIO.format(body="pass"), ["without sending a request"]),
-        (
-            "from loadtest.scenario import LLMUser, task\nclass U(LLMUser):\n    def on_start(self): 1/0\n"
-            "    @task\n    def t(self): pass\n",
-            ["ZeroDivisionError", "on_start"],
-        ),
+        (ON_START, ["ZeroDivisionError", "on_start"]),
     ],
 )
 def test_a_scenario_that_is_wrong_or_raises_is_named(loadtest, tmp_path, source, parts):
@@ -244,10 +253,10 @@ def test_a_scenario_of_ones_own_runs(loadtest, tmp_path):
 
 def test_plain_locust_runs_the_scenario_and_its_table_lives(servers):
     server = servers("speculative")
+    command = [sys.executable, "-m", "locust", "-f", str(CHAT), "--host", server.url, "--headless", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "locust", "-f", str(CHAT), "--host", server.url, "--headless", "-u", "12", "-r", "12", "-t", "10s",
-         "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [*command, "-u", "12", "-r", "12", "-t", "10s"], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     rows = json.loads(re.search(r"^\[.*^\]", done.stdout, re.DOTALL | re.MULTILINE)[0])
     names = {row["name"] for row in rows}
