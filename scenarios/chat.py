@@ -13,6 +13,7 @@ class ChatUser(LLMUser):
 
     @task
     def dialogue(self) -> None:
+        """Hold one dialogue to its end."""
         session = self.next_session()
         messages = [{"role": "system", "content": session.system}] if session.system else []
         for turn in session.turns:

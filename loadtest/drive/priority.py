@@ -1,4 +1,4 @@
-"""The driver asks the operating system to be served first: a late client is the one thing that it can prevent itself."""
+"""The driver asks the operating system to be served first: a late client is one thing that it can prevent."""
 
 from __future__ import annotations
 

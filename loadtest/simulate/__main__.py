@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import os
 import signal
 import sys
 import threading
