@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--at-least", type=int, default=0, help="fail when fewer intervals contain the truth")
     given = parser.parse_args()
     began = time.perf_counter()
     with ProcessPoolExecutor(given.processes) as pool:
@@ -116,6 +118,8 @@ def main() -> None:
         width = statistics.median(high / low for low, high in bounded)
         print(f"contain the true break-even: {inside} of {given.seeds} ({share:.1%} ± {error:.1%})")
         print(f"median upper ÷ lower: {width:.3f}")
+        if inside < given.at_least:
+            sys.exit(f"{inside} intervals contain the truth; at least {given.at_least} must")
     print(f"{given.seeds} experiments in {time.perf_counter() - began:.0f} s")
 
 

@@ -101,7 +101,7 @@ def run(**given: Any) -> None:
     prepared = _prepared(**given)
     console = Console(highlight=False)
     console.print(prepared.found, markup=False)
-    for sentence in forecast(prepared.experiment, make_plan(prepared.experiment, [a.name for a in prepared.arms]), 1.0):
+    for sentence in forecast(prepared.experiment, make_plan(prepared.experiment, [a.name for a in prepared.arms]), _request_s(prepared)):
         console.print(sentence, markup=False)
     with stopping_on_interrupt(), Progress(console) as progress:
         folder = measure(prepared, progress.handle)
@@ -135,7 +135,7 @@ def plan(**given: Any) -> None:
     prepared = _prepared(**given)
     cells = make_plan(prepared.experiment, [arm.name for arm in prepared.arms])
     click.echo(prepared.found)
-    for sentence in forecast(prepared.experiment, cells, 1.0):
+    for sentence in forecast(prepared.experiment, cells, _request_s(prepared)):
         click.echo(sentence)
     click.echo("\n cell  block  users  arm")
     for cell in cells:

@@ -44,6 +44,7 @@ class CellRun:
         self._clock: Clock = context.clock
         self._evidence = Evidence()
         self._window_requests: list[Request] = []
+        self._scraping: list[gevent.Greenlet[..., None]] = []
         self._scenario_error: UsageError | None = None
         self.state, self.reason = "complete", ""
 
@@ -113,14 +114,14 @@ class CellRun:
         self._evidence.open(now_s, self.context.phases.in_flight)
         if self._control is None:
             return None
-        gevent.spawn(self._scrape, "window_open")
+        self._scraping = [gevent.spawn(self._scrape, "window_open")]
         return Sampler(self._control, self._clock, self.context.cell.cell, interval_s, self._keep_scrape)
 
     def _close_window(self, now_s: float, sampler: Sampler | None) -> None:
         self._evidence.close(now_s)
         if sampler is not None:
             sampler.stop()
-            gevent.spawn(self._scrape, "window_close")
+            self._scraping.append(gevent.spawn(self._scrape, "window_close"))
 
     def _scrape(self, moment: str) -> None:
         if self._control is not None:
@@ -129,6 +130,7 @@ class CellRun:
     def _settle(self) -> None:
         if self._control is None or self._switches.cut:
             return
+        gevent.joinall(self._scraping, timeout=SETTLE_S)
         wait_until_idle(self._control, self._clock, SETTLE_S)
         self._scrape("idle_after")
 

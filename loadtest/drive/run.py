@@ -112,11 +112,11 @@ def _measure(prepared: Prepared, tell: Tell, folder: Path, arms: tuple[Arm, ...]
         raise UsageError(last["reason"])
     if driver.asked_to_stop:
         last = last | {"state": "interrupted", "reason": "stopped by the user"}
-    _finish(header, last, folder, arms, processes, origin_ns)
     if not _has_requests(folder):
         if last["state"] == "interrupted":
             raise Interrupted("Stopped before the first request; nothing was measured.")
-        raise RunError(f"Nothing was measured: {last['reason']}.")
+        raise RunError(f"Nothing was measured: {last.get('reason') or 'no request fell due'}.")
+    _finish(header, last, folder, arms, processes, origin_ns)
     if last.get("kind") == "usage":
         raise UsageError(f"{last['reason']} What was measured before is in {folder}.")
     return folder

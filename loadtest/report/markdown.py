@@ -33,7 +33,8 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     parts.append(f"## {quiet(decision.headline)}")
     if decision.recommendation:
         parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
-    parts += [quiet(text) for text in (decision.second, *answer.why_sentences(view)) if text]
+    even = decision.break_even.sentence if decision.break_even else ""
+    parts += [quiet(text) for text in (even, decision.second, *answer.why_sentences(view)) if text]
     if decision.would_settle:
         parts.append(f"What would settle it: {quiet(decision.would_settle)}")
     if decision.reasons:

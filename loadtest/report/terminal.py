@@ -39,7 +39,8 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         for banner in header.banners(view)
     ]
     parts += [Text(""), Text(words.plain(decision.headline), style="bold")]
-    parts += [Text(words.plain(text)) for text in (decision.second,) if text]
+    even = decision.break_even.sentence if decision.break_even else ""
+    parts += [Text(words.plain(text)) for text in (even, decision.second) if text]
     if decision.recommendation:
         parts.append(Text(f"Recommendation: {words.plain(decision.recommendation)}"))
     if decision.would_settle:
