@@ -92,7 +92,7 @@ def run(**given: Any) -> None:
     """Drive both servers with the same traffic and say whether, and up to what load, speculation pays."""
     from rich.console import Console
 
-    from loadtest.drive.forecast import forecast
+    from loadtest.drive.forecast import announcement
     from loadtest.drive.plan import make_plan
     from loadtest.drive.run import measure, stopping_on_interrupt
     from loadtest.report.progress import Progress
@@ -100,8 +100,7 @@ def run(**given: Any) -> None:
     given["waive"] = tuple(given["waive"])
     prepared = _prepared(**given)
     console = Console(highlight=False)
-    console.print(prepared.found, markup=False)
-    for sentence in forecast(prepared.experiment, make_plan(prepared.experiment, [a.name for a in prepared.arms]), _request_s(prepared)):
+    for sentence in announcement(prepared, make_plan(prepared.experiment, [arm.name for arm in prepared.arms])):
         console.print(sentence, markup=False)
     with stopping_on_interrupt(), Progress(console) as progress:
         folder = measure(prepared, progress.handle)
@@ -129,13 +128,12 @@ def _report(folder: Path, console: Any) -> int:
 @_experiment_options
 def plan(**given: Any) -> None:
     """Say what a run would do, how long it takes and which claims are in reach; sends nothing."""
-    from loadtest.drive.forecast import forecast
+    from loadtest.drive.forecast import announcement
     from loadtest.drive.plan import make_plan
 
     prepared = _prepared(**given)
     cells = make_plan(prepared.experiment, [arm.name for arm in prepared.arms])
-    click.echo(prepared.found)
-    for sentence in forecast(prepared.experiment, cells, _request_s(prepared)):
+    for sentence in announcement(prepared, cells):
         click.echo(sentence)
     click.echo("\n cell  block  users  arm")
     for cell in cells:

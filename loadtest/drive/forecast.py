@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loadtest.drive.plan import Cell, cell_duration_s
+from loadtest.drive.prepare import Prepared
 from loadtest.settings import Experiment
+
+REQUEST_S, SIMULATED_REQUEST_S = 1.0, 0.5  # how long a request is taken to last before anything was sent
 
 # Least requests for a two-sided 95 % upper bound of a percentile (binomial order statistics): below it none exists.
 BOUND_NEEDS = {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
@@ -48,3 +51,9 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float) ->
         freedom = (blocks - 1) * len(levels)
         sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")
     return sentences
+
+
+def announcement(prepared: Prepared, cells: Sequence[Cell]) -> list[str]:
+    """Return what is printed before a run: where the servers came from, then the forecast."""
+    request_s = SIMULATED_REQUEST_S if prepared.world else REQUEST_S
+    return [prepared.found, *forecast(prepared.experiment, cells, request_s)]
