@@ -47,6 +47,8 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float) ->
                          f" percentiles with a bound up to {reached[-1] if reached else 'none'}.")  # fmt: skip
     if blocks == 1:
         sentences.append("One block gives no interval: speed-ups are shown and nothing can be claimed.")
+    elif arms == 1:
+        sentences.append(f"Intervals: {blocks} blocks per level.")
     else:
         freedom = (blocks - 1) * len(levels)
         sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")

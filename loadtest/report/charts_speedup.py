@@ -12,6 +12,7 @@ from loadtest.report.figures import (
     AMBER,
     BLUE,
     GREEN,
+    INK,
     LOAD,
     PURPLE,
     SKY,
@@ -102,11 +103,11 @@ def _shade_limit(figure: Any, view: View) -> None:
         figure.add_scatter(
             x=[found.at.value], y=[found.threshold], mode="markers",
             name=f"{word} {words.interval(found.at, words.load)}",
-            marker={"symbol": symbol, "size": 11, "color": BLUE, "line": {"width": 2, "color": BLUE}},
+            marker={"symbol": symbol, "size": 11, "color": INK, "line": {"width": 2, "color": INK}},
             hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.interval(found.at, words.load)} users"],
             hoverinfo="text",
             error_x={"type": "data", "symmetric": False, "array": [max(0.0, high - found.at.value)],
-                     "arrayminus": [max(0.0, found.at.value - low)], "color": BLUE, "thickness": 1.5},
+                     "arrayminus": [max(0.0, found.at.value - low)], "color": INK, "thickness": 1.5},
         )  # fmt: skip
 
 

@@ -134,8 +134,8 @@ class Keeper:
                 numbers = os.read(self._awake, 512)
                 self._reap_strangers()
                 self._asked = any(number != signal.SIGCHLD for number in numbers)
-            if 0 in ready:
-                self._asked = not os.read(0, 4096)
+            if 0 in ready and not os.read(0, 4096):
+                self._asked = True
             if self._asked:
                 return
 
@@ -176,8 +176,12 @@ def _die_with_parent() -> Callable[[], None] | None:
     """Return what the server does between fork and exec: ask the kernel for TERM should this process be killed."""
     if not LINUX:
         return None
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0) and None
+    prctl = ctypes.CDLL(None).prctl  # looked up before the fork
+
+    def ask() -> None:
+        prctl(_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+    return ask
 
 
 def _first_line() -> bytes:

@@ -1,0 +1,285 @@
+"""A servers file (TOML): arms as tables, and how they are started; what is unknown or wrong is named with its line.
+
+    machine = "shared"                # shared: one arm runs at a time · own: both stay up
+    [variables]
+    python = "${VLLM_PYTHON}"         # ${NAME} is taken from the environment, here and in every text below
+    [arms.baseline]
+    role = "baseline"
+    url = "http://127.0.0.1:8101"
+    start = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--port", "{port}"]
+
+`{name}` in a text is a variable; `{python}` (unless set: the Python that runs this program), `{host}` and `{port}`
+(of the arm's URL) are always there. Braces around anything but a name stay as they are, so that JSON needs no care.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from loadtest.errors import UsageError, nearest
+from loadtest.servers.control import Arm, clean_url
+from loadtest.settings import choice, flag, key, positive_s, strings, text, whole
+
+MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
+TOP = ("machine", "comparison", "variables", "arms")
+HIDDEN = "(hidden)"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECRET = re.compile(r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
+
+
+def _words_by_name(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise ValueError("a table of strings")
+    return dict(value)
+
+
+def _path_of_url(value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("/") or any(c.isspace() for c in value):
+        raise ValueError('a path such as "/health"')
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTable:
+    """[arms.NAME]: one server; with `start` the run starts and ends it."""
+
+    role: str = key("", choice("baseline", "candidate"), "baseline: does not speculate; candidate: is held against it")
+    url: str = key("", text, "where it listens")
+    model: str = key("", text, "model name; default: the one the server lists")
+    api_key_env: str = key("", text, "name of the environment variable that holds the API key")
+    headers_env: dict[str, str] = key({}, _words_by_name, "header → name of the environment variable with its value")
+    ca: str = key("", text, "PEM file of certificate authorities, from the servers file's folder")
+    insecure: bool = key(False, flag, "do not verify TLS certificates")
+    metrics: tuple[str, ...] = key((), strings, "metrics URLs of every replica; default: url + /metrics")
+    replicas: int = key(1, whole(1, 100_000), "servers behind the URL")
+    gpus: int | None = key(None, whole(0, 100_000), "GPUs of all replicas")
+    method: str = key("", text, "declared method of speculation")
+    k: int | None = key(None, whole(1, 1000), "declared draft tokens per step")
+    start: tuple[str, ...] = key((), strings, "command that serves in the foreground, as a list of words")
+    env: dict[str, str] = key({}, _words_by_name, "environment of the command, on top of this program's own")
+    cwd: str = key("", text, "working folder of the command, from the servers file's folder; default: the current one")
+    ready_s: float = key(600.0, positive_s, "time allowed from start to healthy")
+    stop_s: float = key(20.0, positive_s, "time allowed from TERM to its end; then it is killed")
+    health: str = key("/health", _path_of_url, "path that answers 200 once it serves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How an arm is started, ready to run."""
+
+    command: tuple[str, ...]
+    env: dict[str, str] = field(repr=False)  # what is set on top of this program's own environment
+    cwd: Path | None
+    ready_s: float
+    stop_s: float
+    health: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # values that must not be shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServersFile:
+    """A servers file, read and checked."""
+
+    path: Path
+    sha256: str
+    machine: str  # shared · own
+    comparison: str  # deployed · isolated
+    arms: dict[str, Arm]
+    starts: dict[str, Start]  # of the arms that the run starts
+    contents: dict[str, Any]  # the file as written, for run.json: nothing from the environment, secrets hidden
+
+
+def read_servers(path: Path, environment: Mapping[str, str] = os.environ) -> ServersFile:
+    """Read a servers file. Raises UsageError for whatever is wrong with it, with its line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--servers {path} cannot be read: {error.strerror}.") from error
+    try:
+        source = data.decode("utf-8-sig")
+        document = tomllib.loads(source)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from error
+    return _Reader(path, source, environment).read(document, hashlib.sha256(data).hexdigest())
+
+
+class _Reader:
+    """Turns one document into arms; knows where each key stands."""
+
+    def __init__(self, path: Path, source: str, environment: Mapping[str, str]) -> None:
+        self._path, self._source, self._environment = path, source, environment
+        self._variables: dict[str, str] = {"python": sys.executable}
+
+    def read(self, document: Mapping[str, Any], sha256: str) -> ServersFile:
+        self._known(document, TOP, "", "The file")
+        machine = self._choice(document, "machine", MACHINES)
+        comparison = self._choice(document, "comparison", COMPARISONS)
+        self._read_variables(document.get("variables", {}))
+        tables = document.get("arms", {})
+        if not isinstance(tables, Mapping) or not tables:
+            raise UsageError(f"{self._path} names no arm; write a table such as [arms.baseline].")
+        read = {name: self._table(name, values) for name, values in tables.items()}
+        return ServersFile(
+            path=self._path, sha256=sha256, machine=machine, comparison=comparison,
+            arms={name: self._arm(name, table) for name, table in read.items()},
+            starts={name: self._start(name, table) for name, table in read.items() if table.start},
+            contents=hidden(document),
+        )  # fmt: skip
+
+    def _fail(self, table: str, name: str, said: str) -> UsageError:
+        return UsageError(f"{self._path}{_line(self._source, table, name)}: {said}")
+
+    def _known(self, values: Mapping[str, Any], allowed: tuple[str, ...], table: str, subject: str) -> None:
+        for name in values:
+            if name not in allowed:
+                hint = nearest(name, allowed)
+                said = f"{subject} has no key `{name}`.{hint} Its keys are {', '.join(allowed)}."
+                raise self._fail(table, name, said)
+
+    def _choice(self, document: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
+        try:
+            return str(choice(*allowed)(document.get(name, allowed[0])))
+        except ValueError as wanted:
+            raise self._fail("", name, f"{name} is {document[name]!r}; it must be {wanted}.") from None
+
+    def _read_variables(self, values: Any) -> None:
+        if not isinstance(values, Mapping):
+            raise self._fail("", "variables", "variables must be a table, written as [variables].")
+        for name, value in values.items():
+            if not isinstance(value, str):
+                raise self._fail("variables", name, f"variables.{name} is {value!r}; it must be a string.")
+            self._variables[name] = self._filled(value, self._variables, "variables", name)
+
+    def _table(self, name: str, values: Any) -> ArmTable:
+        table = f"arms.{name}"
+        if not _NAME.fullmatch(name):
+            said = f"{name!r} is no name for an arm; use letters, digits and . _ - only, at most 64."
+            raise self._fail("", table, said)
+        if not isinstance(values, Mapping):
+            raise self._fail("arms", name, f"{table} must be a table, written as [{table}].")
+        known = {f.name: f for f in fields(ArmTable)}
+        self._known(values, tuple(known), table, f"[{table}]")
+        checked: dict[str, Any] = {}
+        for item, value in values.items():
+            try:
+                checked[item] = known[item].metadata["check"](value)
+            except ValueError as allowed:
+                said = f"{table}.{item} is {_shown(item, value)}; it must be {allowed}."
+                raise self._fail(table, item, said) from None
+        for needed, example in (("role", 'role = "baseline" or "candidate"'), ("url", 'url = "http://127.0.0.1:8000"')):
+            if not checked.get(needed):
+                raise self._fail("", table, f"[{table}] has no {needed}; write {example}.")
+        if "start" in checked and not checked["start"]:
+            raise self._fail(table, "start", f"{table}.start is empty; it must be a command as a list of words.")
+        return ArmTable(**checked)
+
+    def _filled(self, word: str, variables: Mapping[str, str], table: str, name: str) -> str:
+        """Replace `${NAME}` by the environment's value and `{name}` by the variable's."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[1]:
+                if found[1] not in self._environment:
+                    said = f"{table}.{name} needs {found[1]}, which is not set in the environment."
+                    raise self._fail(table, name, said)
+                return self._environment[found[1]]
+            if found[2] not in variables:
+                said = f"{table}.{name} names {{{found[2]}}}, which is no variable.{nearest(found[2], variables)}"
+                raise self._fail(table, name, f"{said} There are {', '.join(variables)}; set more in [variables].")
+            return variables[found[2]]
+
+        return _PLACE.sub(value, word)
+
+    def _fill_for(self, name: str, table: ArmTable) -> Callable[[str, str], str]:
+        """Return the function (word, key) → word that knows the arm's own host and port."""
+        where = f"arms.{name}"
+        url = clean_url(self._filled(table.url, self._variables, where, "url"), f"{where}.url")
+        parts = urlsplit(url)
+        own = {"host": parts.hostname or "", "port": str(parts.port or (443 if parts.scheme == "https" else 80))}
+        return lambda word, item: self._filled(word, self._variables | own, where, item)
+
+    def _arm(self, name: str, table: ArmTable) -> Arm:
+        fill = self._fill_for(name, table)
+        ca = fill(table.ca, "ca")
+        return Arm(
+            name=name, role=table.role, url=clean_url(fill(table.url, "url"), f"arms.{name}.url"),
+            model=fill(table.model, "model"), api_key_env=table.api_key_env, insecure=table.insecure,
+            headers_env=table.headers_env, ca=str(self._path.parent / ca) if ca else "",
+            metrics=tuple(fill(word, "metrics") for word in table.metrics), replicas=table.replicas, gpus=table.gpus,
+            method=table.method, k=table.k,
+        )  # fmt: skip
+
+    def _start(self, name: str, table: ArmTable) -> Start:
+        fill = self._fill_for(name, table)
+        command = tuple(fill(word, "start") for word in table.start)
+        env = {variable: fill(value, "env") for variable, value in table.env.items()}
+        cwd = fill(table.cwd, "cwd")
+        folder = self._path.parent / cwd if cwd else None
+        if folder is not None and not folder.is_dir():
+            raise self._fail(f"arms.{name}", "cwd", f"arms.{name}.cwd is {cwd!r}; there is no such folder.")
+        held = [self._environment.get(variable, "") for variable in (table.api_key_env, *table.headers_env.values())]
+        held += [value for variable, value in env.items() if _SECRET.search(variable)]
+        held += [command[i].partition("=")[2] if "=" in command[i] else command[i] for i in secret_words(command)]
+        return Start(command=command, env=env, cwd=folder, ready_s=table.ready_s, stop_s=table.stop_s,
+                     health=table.health, secrets=tuple(value for value in held if value))  # fmt: skip
+
+
+def secret_words(command: tuple[str, ...] | list[Any]) -> list[int]:
+    """Return which words of a command carry a secret: the value of an option such as --api-key."""
+    found = []
+    for i, word in enumerate(map(str, command)):
+        option, equals, _ = word.partition("=")
+        if word.startswith("--") and _SECRET.search(option):
+            found.append(i if equals else i + 1)
+    return [i for i in found if i < len(command)]
+
+
+def hidden(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document without the secrets that were written into it; `${NAME}` is none and stays."""
+    shown: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            shown[name] = hidden(value) if name != "headers_env" else dict(value)
+        elif isinstance(value, list):
+            secret = set(secret_words(value))
+            shown[name] = [_hide(item) if i in secret else item for i, item in enumerate(value)]
+        else:
+            shown[name] = _hide(value) if _SECRET.search(name) else value
+    return shown
+
+
+def _hide(value: Any) -> Any:
+    option, equals, word = str(value).partition("=")
+    if str(value).startswith("--") and equals:
+        return f"{option}={_hide(word)}"
+    return value if _PLACE.fullmatch(str(value)) else HIDDEN
+
+
+def _shown(name: str, value: Any) -> str:
+    return HIDDEN if name in ("env", "headers_env", "start") else repr(value)
+
+
+def _line(source: str, table: str, name: str) -> str:
+    """Return where a key of a table stands, as ', line N'; empty when it is written in some other form."""
+    start = 0
+    if table:
+        header = re.search(rf"^[ \t]*\[[ \t]*{_quoted(table)}[ \t]*\]", source, re.MULTILINE)
+        start = header.end() if header else 0
+    found = re.compile(rf"^[ \t]*\[?[ \t]*{_quoted(name)}[ \t]*(=|\])", re.MULTILINE).search(source, start)
+    return f", line {source.count(chr(10), 0, found.start()) + 1}" if found else ""
+
+
+def _quoted(dotted: str) -> str:
+    first, dot, rest = dotted.partition(".")
+    return rf"\"?{re.escape(first)}\"?" + (rf"[ \t]*\.[ \t]*\"?{re.escape(rest)}\"?" if dot else "")
