@@ -10,11 +10,12 @@ from typing import Any
 
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment, override, with_assignments
-from loadtest.servers.control import Arm, clean_url
+from loadtest.servers.control import Arm, answers, clean_url
 from loadtest.settings import Experiment, levels, positive_s, whole
 
 BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
 SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
+COMPOSE_URLS = {"baseline": "http://127.0.0.1:8010", "speculative": "http://127.0.0.1:8011"}  # docker-compose.yml
 SMOKE_WINDOW_S = 10.0
 
 
@@ -119,6 +120,9 @@ def _choose(options: Options, experiment: Experiment, environment: Mapping[str, 
             )
         if given:
             return given, f"Servers from {origin}: {given['baseline']} and {given['speculative']}."
+    if all(answers(url) for url in COMPOSE_URLS.values()):
+        found = " and ".join(COMPOSE_URLS.values())
+        return dict(COMPOSE_URLS), f"Servers of docker-compose.yml answer on this machine: {found}."
     return {}, ""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,21 +22,49 @@ TIMEOUT_S = 10.0
 class Arm:
     """One server under test, as it was named."""
 
-    name: str  # baseline · speculative · server
+    name: str  # baseline · speculative · server, or the name of a table in a servers file
     role: str  # baseline · candidate · single
     url: str  # scheme://host:port[/base], without a trailing slash or /v1
     model: str = ""
     api_key_env: str = ""
     insecure: bool = False
+    headers_env: dict[str, str] = field(default_factory=dict)  # header → environment variable with its value
+    ca: str = ""  # PEM file of certificate authorities
+    metrics: tuple[str, ...] = ()  # metrics URLs of every replica; empty: url + /metrics
+    replicas: int = 1
+    gpus: int | None = None
+    method: str = ""  # declared method of speculation
+    k: int | None = None  # declared draft tokens per step
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that carry the key, read from the environment at this moment."""
-        if not self.api_key_env:
-            return {}
-        key = os.environ.get(self.api_key_env, "")
-        if not key:
-            raise UsageError(f"servers.api_key_env names {self.api_key_env}, which is not set in the environment.")
-        return {"Authorization": f"Bearer {key}"}
+        """Return the headers that carry the key and what else was asked for, read from the environment now."""
+        headers = {name: _variable(variable, f"the header {name}") for name, variable in self.headers_env.items()}
+        if self.api_key_env:
+            headers["Authorization"] = f"Bearer {_variable(self.api_key_env, 'api_key_env')}"
+        return headers
+
+    def verification(self) -> bool | ssl.SSLContext:
+        """Return how the control plane checks TLS certificates. Raises UsageError for an unreadable CA file."""
+        if self.insecure or not self.ca:
+            return not self.insecure
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.load_default_certs()
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"The CA file {self.ca} cannot be read as PEM certificates: {error}.") from error
+        return context
+
+
+def _variable(name: str, purpose: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise UsageError(f"{name}, named for {purpose}, is not set in the environment.")
+    return value
+
+
+def arm_from(data: Mapping[str, Any]) -> Arm:
+    """Return the arm that `dataclasses.asdict` turned into plain data."""
+    return Arm(**{**data, "metrics": tuple(data["metrics"])})
 
 
 def clean_url(word: str, option: str) -> str:
@@ -65,7 +95,7 @@ class Control:
         """Open the client."""
         self.client = httpx.Client(
             base_url=self.arm.url, headers=self.arm.headers(), timeout=TIMEOUT_S, trust_env=False,
-            verify=not self.arm.insecure, follow_redirects=False,
+            verify=self.arm.verification(), follow_redirects=False,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -117,20 +147,31 @@ class Control:
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def scrape(self) -> tuple[dict[str, float], list[float], float, str]:
-        """Return (values, accepted by slot, seconds it took, what went wrong) of /metrics."""
+        """Return (values, accepted by slot, seconds it took, what went wrong) of /metrics, replicas added up."""
         began = time.perf_counter()
+        texts: list[str] = []
         values: dict[str, float] = {}
         positions: list[float] = []
         error = ""
         try:
-            response = self.client.get("/metrics")
-            if response.status_code == 200:
-                values, positions = parse_exposition(response.text)
-            else:
-                error = f"HTTP {response.status_code}"
+            for url in self.arm.metrics or ("/metrics",):
+                response = self.client.get(url)
+                if response.status_code != 200:
+                    raise ValueError(f"HTTP {response.status_code}")
+                texts.append(response.text)
+            values, positions = parse_exposition("\n".join(texts))
         except (httpx.HTTPError, ValueError) as failure:
             error = _plain(failure)
         return values, positions, time.perf_counter() - began, error
+
+
+def answers(url: str) -> bool:
+    """Return whether an OpenAI-compatible server answers at `url`, at once."""
+    try:
+        response = httpx.get(f"{url}/v1/models", timeout=1.0, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return response.status_code in (200, 401, 403)
 
 
 def _plain(error: Exception) -> str:

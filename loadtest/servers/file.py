@@ -27,14 +27,13 @@ from urllib.parse import urlsplit
 
 from loadtest.errors import UsageError, nearest
 from loadtest.servers.control import Arm, clean_url
+from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
 from loadtest.settings import choice, flag, key, positive_s, strings, text, whole
 
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
-HIDDEN = "(hidden)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET = re.compile(r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 
 
 def _words_by_name(value: Any) -> dict[str, str]:
@@ -229,41 +228,10 @@ class _Reader:
         if folder is not None and not folder.is_dir():
             raise self._fail(f"arms.{name}", "cwd", f"arms.{name}.cwd is {cwd!r}; there is no such folder.")
         held = [self._environment.get(variable, "") for variable in (table.api_key_env, *table.headers_env.values())]
-        held += [value for variable, value in env.items() if _SECRET.search(variable)]
-        held += [command[i].partition("=")[2] if "=" in command[i] else command[i] for i in secret_words(command)]
+        held += [value for variable, value in env.items() if is_secret(variable)]
+        held += [command[i].partition("=")[2] or command[i] for i in secret_words(command)]
         return Start(command=command, env=env, cwd=folder, ready_s=table.ready_s, stop_s=table.stop_s,
                      health=table.health, secrets=tuple(value for value in held if value))  # fmt: skip
-
-
-def secret_words(command: tuple[str, ...] | list[Any]) -> list[int]:
-    """Return which words of a command carry a secret: the value of an option such as --api-key."""
-    found = []
-    for i, word in enumerate(map(str, command)):
-        option, equals, _ = word.partition("=")
-        if word.startswith("--") and _SECRET.search(option):
-            found.append(i if equals else i + 1)
-    return [i for i in found if i < len(command)]
-
-
-def hidden(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document without the secrets that were written into it; `${NAME}` is none and stays."""
-    shown: dict[str, Any] = {}
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            shown[name] = hidden(value) if name != "headers_env" else dict(value)
-        elif isinstance(value, list):
-            secret = set(secret_words(value))
-            shown[name] = [_hide(item) if i in secret else item for i, item in enumerate(value)]
-        else:
-            shown[name] = _hide(value) if _SECRET.search(name) else value
-    return shown
-
-
-def _hide(value: Any) -> Any:
-    option, equals, word = str(value).partition("=")
-    if str(value).startswith("--") and equals:
-        return f"{option}={_hide(word)}"
-    return value if _PLACE.fullmatch(str(value)) else HIDDEN
 
 
 def _shown(name: str, value: Any) -> str:
