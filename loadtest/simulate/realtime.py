@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
+from collections.abc import Awaitable, Callable
 from io import RawIOBase
 from typing import Any
 
@@ -30,7 +32,7 @@ def clock_s() -> float:
 class Flow:
     """One answer on its way to a client."""
 
-    __slots__ = ("answer", "arrival_s", "call", "done", "job", "sent_s", "tokens", "transport")
+    __slots__ = ("answer", "arrival_s", "call", "close", "done", "job", "sent_s", "tokens", "transport")
 
     def __init__(self, call: Call, answer: Answer, arrival_s: float, transport: asyncio.Transport | None) -> None:
         """Make the flow of a call; without a transport (no stream asked for) nothing is written before the end."""
@@ -39,6 +41,7 @@ class Flow:
         self.arrival_s = arrival_s
         self.transport = transport
         self.job: Job | None = None
+        self.close: Callable[[], Awaitable[None]] | None = None  # ends the body of a stream
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sent_s: list[float] = []
         self.tokens: list[int] = []
@@ -111,7 +114,7 @@ class Pacer:
             events = self._prepared(step)
             await self._until(step.end_s + self._origin_s)
             late_s = clock_s() - self._origin_s - step.end_s
-            self._write(events)
+            await self._write(events)
             self._in_step = False
             self._account(step, late_s, step.end_s - before_s)
 
@@ -134,21 +137,26 @@ class Pacer:
         while clock_s() < end_s:
             await asyncio.sleep(0)
 
-    def _prepared(self, step: Step) -> list[tuple[Flow, int, bytes]]:
-        """Return the bytes that leave at the end of a step, made while it lasts."""
-        events = []
+    def _prepared(self, step: Step) -> list[tuple[Flow, int, bytes, bool]]:
+        """Return the bytes that leave at the end of a step, made while it lasts, and whether they are the last."""
+        events, ending = [], set(step.finished)
         for job, tokens in step.emitted:
             flow = self._flows.get(job)
             if flow is not None:
-                events.append((flow, tokens, flow.answer.emit(tokens) if flow.transport else b""))
+                events.append((flow, tokens, flow.answer.emit(tokens) if flow.transport else b"", job in ending))
         return events
 
-    def _write(self, events: list[tuple[Flow, int, bytes]]) -> None:
-        for flow, tokens, data in events:
+    async def _write(self, events: list[tuple[Flow, int, bytes, bool]]) -> None:
+        for flow, tokens, data, last in events:
             flow.tokens.append(tokens)
             flow.sent_s.append(clock_s())
             if flow.transport is not None and not flow.transport.is_closing():
                 flow.transport.write(data)
+                if last and flow.close is not None and not flow.transport.get_write_buffer_size():
+                    # At once, as a real server does: a client that reads both together dates them by the later one.
+                    # A client that does not read gets it from its own task, which may wait.
+                    with contextlib.suppress(ConnectionError):
+                        await flow.close()
 
     def _account(self, step: Step, late_s: float, gap_s: float) -> None:
         self.steps += 1

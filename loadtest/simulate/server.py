@@ -94,6 +94,7 @@ class SimulatedServer:
         response.enable_chunked_encoding()
         await response.prepare(request)
         flow = self._flow(call, arrival_s, request.transport)
+        flow.close = response.write_eof
         await self._finished(flow)
         await response.write_eof()
         return response
