@@ -2,12 +2,13 @@
 # Measure a real pair of vLLM servers on this machine's GPUs: start both, wait, run the chat scenario, stop both.
 #
 #   benchmarks/gpu.sh [--with NAME]… [LOADTEST OPTION…]
-#   benchmarks/gpu.sh --simulated [LOADTEST OPTION…]      the same on the simulated pair: no GPU, 3 minutes
+#   benchmarks/gpu.sh --simulated [LOADTEST OPTION…]      the same on the simulated pair: no GPU, 5 minutes
 #
 # --with NAME lays compose.NAME.yml on top (ngram, draft, eagle3, mtp, tp4, isolated). Settings are in .env. Servers
 # are started with Docker Compose, or with `vllm` where there is no Docker; if both ports answer already, that pair is
 # measured and left alone. Other options go to `loadtest run`, after the ladder that stands below.
-# Everything is kept in reports/gpu-TIME/; the exit code is that of `loadtest run` (see README.md).
+# Everything is kept in reports/gpu-TIME/ (OUT names another folder than reports); the exit code is that of
+# `loadtest run` (see README.md).
 set -euo pipefail
 set -m # every job is a process group of its own, so that it can be ended with its children, and nothing else
 cd "$(dirname "$0")/.."
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/.."
 ladder=(--levels '1,4,8,16,32,64,128' --blocks 4)
 short=(--levels '4,16,32,48,64' --blocks 3 --window 3s --set window.min_requests=1 --set generation.max_tokens=64
   --set load.think_time=0)
-ports=(8010 8011)
+read -r -a ports <<<"${PORTS:-8010 8011}" # those of docker-compose.yml; servers without Docker may have others
 names=(baseline speculative)
 start_limit_s=${START_LIMIT_S:-3600}
 
@@ -29,7 +30,7 @@ simulated='' overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
   -h | --help)
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
   --simulated) simulated=1 ;;
@@ -66,7 +67,7 @@ elif [ -n "$simulated" ]; then
 elif [ "$gpus" -eq 0 ]; then
   fail "nvidia-smi shows no GPU. Without one: benchmarks/gpu.sh --simulated, or docs/vllm-cpu.md for real servers."
 elif has_docker; then
-  how=docker
+  how=docker ports=(8010 8011)
 elif command -v vllm >/dev/null; then
   how=vllm
 else
@@ -84,7 +85,7 @@ if [ "$how" = vllm ]; then
   done
 fi
 
-out=reports/gpu-$(date -u +%Y%m%dT%H%M%SZ)
+out=${OUT:-reports}/gpu-$(date -u +%Y%m%dT%H%M%SZ)
 mkdir -p "$out"
 if [ "$gpus" -gt 0 ]; then nvidia-smi -q >"$out/gpus.txt"; fi
 

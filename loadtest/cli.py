@@ -54,6 +54,12 @@ def _experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--baseline", metavar="URL", help="Server without speculation."),
         click.option("--speculative", metavar="URL", help="Server with speculation."),
         click.option("--server", metavar="URL", help="One server alone: curves and tails, nothing is compared."),
+        click.option(
+            "--servers", type=PATH, metavar="FILE", help="Arms as tables (TOML); can start and stop the servers."
+        ),
+        click.option(
+            "--arms", metavar="NAME,NAME", help="Which arms to compare; the same twice (A/A) measures the noise."
+        ),
         click.option("--simulated", is_flag=True, help="Use the built-in simulated pair."),
         click.option("--world", metavar="NAME", help="World of the simulated pair (see `loadtest simulate --list`)."),
         click.option("--prompts", type=PATH, metavar="FILE", help="Prompts in Spec-Bench or MT-Bench form (JSONL)."),
@@ -93,14 +99,13 @@ def run(**given: Any) -> None:
     from rich.console import Console
 
     from loadtest.drive.forecast import announcement
-    from loadtest.drive.plan import make_plan
     from loadtest.drive.run import measure, stopping_on_interrupt
     from loadtest.report.progress import Progress
 
     given["waive"] = tuple(given["waive"])
     prepared = _prepared(**given)
     console = Console(highlight=False)
-    for sentence in announcement(prepared, make_plan(prepared.experiment, [arm.name for arm in prepared.arms])):
+    for sentence in announcement(prepared, prepared.cells()):
         console.print(sentence, markup=False)
     with stopping_on_interrupt(), Progress(console) as progress:
         folder = measure(prepared, progress.handle)
@@ -129,10 +134,9 @@ def _report(folder: Path, console: Any) -> int:
 def plan(**given: Any) -> None:
     """Say what a run would do, how long it takes and which claims are in reach; sends nothing."""
     from loadtest.drive.forecast import announcement
-    from loadtest.drive.plan import make_plan
 
     prepared = _prepared(**given)
-    cells = make_plan(prepared.experiment, [arm.name for arm in prepared.arms])
+    cells = prepared.cells()
     for sentence in announcement(prepared, cells):
         click.echo(sentence)
     click.echo("\n cell  block  users  arm")

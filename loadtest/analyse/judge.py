@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from loadtest.analyse import wording
+from loadtest.analyse.against_itself import judge_against_itself
 from loadtest.analyse.breakeven import Translation, break_even, translated
 from loadtest.analyse.cells import cell_facts, cell_view
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
@@ -130,12 +131,12 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision),
     )  # fmt: skip
     return Judgement(
-        decision=_refused(marks) or _unjudged(a) or decide(evidence),
+        decision=_refused(marks) or _unjudged(a) or _against_itself(a, by_metric) or decide(evidence),
         arms=a.arms,
         levels=a.levels,
         arm_levels=a.rows,
         speedups=speedups(by_metric),
-        break_evens=_break_evens(evidence),
+        break_evens=() if a.run.get("aa") else _break_evens(evidence),
         why=tuple(
             explain_level(level, a.of(a.baseline, level), a.of(candidate, level), a.scrapes) for level in a.levels
         ),
@@ -198,6 +199,13 @@ def _unjudged(a: _Analysed) -> Decision | None:
     if a.run.get("smoke"):
         return _measured(a, "a smoke run only shows that everything works")
     return _measured(a, "the run was asked to measure only") if a.run.get("measure_only") else None
+
+
+def _against_itself(a: _Analysed, by_metric: Mapping[str, Curve]) -> Decision | None:
+    if not a.run.get("aa"):
+        return None
+    metric = a.experiment.decision.metric
+    return judge_against_itself(a.run, by_metric[metric], metric, a.levels)
 
 
 def _measured(a: _Analysed, why: str) -> Decision:

@@ -88,9 +88,9 @@ def cells_left_out(facts: RunFacts) -> Mark | None:
 
 
 def candidate_idle(facts: RunFacts) -> Mark | None:
-    """Speculation must be shown on in the candidate."""
+    """Speculation must be shown on in the candidate, unless both arms are the same (A/A)."""
     counters = facts.counters.get(facts.candidate or "")
-    if facts.candidate is None or counters is None:
+    if facts.candidate is None or counters is None or facts.run.get("aa"):
         return None
     drafts, tau = counters.get("drafts"), tokens_per_step(counters)
     if not math.isnan(drafts):
@@ -104,9 +104,9 @@ def candidate_idle(facts: RunFacts) -> Mark | None:
 
 
 def baseline_speculates(facts: RunFacts) -> Mark | None:
-    """Speculation must be shown off in the baseline."""
+    """Speculation must be shown off in the baseline, unless both arms are the same (A/A)."""
     counters = facts.counters.get(facts.baseline)
-    if facts.candidate is None or counters is None:
+    if facts.candidate is None or counters is None or facts.run.get("aa"):
         return None
     drafts, tau = counters.get("drafts"), tokens_per_step(counters)
     if drafts > 0:

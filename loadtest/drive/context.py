@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Callable
@@ -101,7 +102,8 @@ class CellContext:
     def ended(self, request: Request) -> None:
         """A request ended: it is counted and kept."""
         opened, closed = self.phases.window_open_s, self.phases.window_close_s
-        if opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed):
+        in_window = opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed)
+        if in_window and math.isfinite(request.sent_s):  # one that found no connection was never sent
             self.lateness_s.append(request.sent_s - request.due_s)
         self.phases.ended(request.due_s, request.end_s)
         if request.outcome == Outcome.OK:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -19,28 +18,28 @@ from typing import IO, Any
 import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 
-from loadtest.drive.cell import CellRun, Switches, wait_until_idle
-from loadtest.drive.client import Client, Clock, Endpoint
+from loadtest.drive.cell import CellRun, wait_until_idle
+from loadtest.drive.client import Clock, Endpoint
 from loadtest.drive.context import CellContext, Target, open_prompts
 from loadtest.drive.job import Job, read_job
 from loadtest.drive.loading import load_user_class
-from loadtest.drive.openai import chat_body
+from loadtest.drive.orders import Orders
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
+from loadtest.drive.probe import probe
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError
 from loadtest.experiment import override
-from loadtest.record import CellRecord, LineWriter, Outcome, Request, RequestWriter
-from loadtest.servers.control import Arm, Control, must_stay_alive
+from loadtest.record import CellRecord, LineWriter, Request, RequestWriter
+from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive
 from loadtest.settings import Experiment, Window
 
 FLUSH_EVERY_S = 0.5
-PROBE = [{"role": "user", "content": "Count from one to ten, then say which numbers are even."}]
-PROBE_TOKENS = 16
+WARM_UP = 3  # requests after a start that are not even timed
+STAGGER_S = (0.1, 10.0)  # shortest and longest
 CALIBRATION_USERS = 256  # at most: beyond it the null server itself would be the limit
 CALIBRATION_S = 2.0  # length of the calibration's window
 CALIBRATION_TOKENS = 24
-GONE_GRACE_S = 3.0
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -52,12 +51,14 @@ class Driver:
         """Load the scenario and the prompts; nothing is sent."""
         self._job, self._tell = job, tell
         self._clock = Clock(job.origin_ns)
-        self.switches = Switches()
+        self.orders = Orders()
+        self.switches = self.orders.switches
         self._user_class = load_user_class(job.scenario)
         self._prompts = open_prompts(job.prompts)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
         self._stagger_s = 1.0
+        self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
         self._requests = RequestWriter(job.folder / "requests.arrows")
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
@@ -81,50 +82,57 @@ class Driver:
         """Probe the servers, calibrate the client, then run every cell until the end or a stop."""
         for note in self._prompts.notes if self._prompts else ():
             self._tell({"event": "note", "text": note})
-        slowest_s = 0.0
-        for arm in self._job.arms:
-            self._targets[arm.name], seconds = self._probe(arm, salted=self._job.salted.get(arm.name, False))
-            slowest_s = max(slowest_s, seconds)
+        arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
+        requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:
             self._calibrate(self._job.calibration)
-        self._stagger_s = min(10.0, max(0.1, slowest_s))
+        self._settle_stagger(requests_s)
         for order, cell in enumerate(self._job.cells):
+            if self._job.restarts:
+                self._have_started(cell)
             if self.switches.stop or self.switches.cut:
                 return
             self._run_cell(order, cell)
 
     def _endpoint(self, arm: Arm) -> Endpoint:
-        return Endpoint(arm.url, arm.headers(), self._job.experiment.limits, verify=not arm.insecure)
+        ca = Path(arm.ca) if arm.ca else None
+        return Endpoint(arm.url, arm.headers(), self._job.experiment.limits, verify=not arm.insecure, ca=ca)
 
-    def _probe(self, arm: Arm, *, salted: bool) -> tuple[Target, float]:
-        """Send one measured request; choose how tokens are counted; return the target and a request's duration."""
-        generation, endpoint = self._job.experiment.generation, self._endpoint(arm)
-        asked = min(PROBE_TOKENS, generation.max_tokens)
+    def _have_started(self, cell: Cell) -> None:
+        """Wait until the parent has started the arm of a cell, if this cell is the first of a start."""
+        if self._running == (cell.arm, cell.block):
+            return
+        self._tell({"event": "arm_needed", "arm": cell.arm, "start": cell.block})
+        answer = self.orders.answer()
+        if answer is None:
+            return
+        if "refused" in answer:
+            raise (UsageError if answer["kind"] == "usage" else RunError)(answer["refused"])
+        arm = arm_from(answer["arm"])
+        self._controls[arm.name].close()  # its connections led to an earlier life of the server
+        self._controls[arm.name] = Control(arm)
+        try:
+            request_s = self._meet(arm, salted=answer["salted"], warm=WARM_UP)
+        except UsageError as error:
+            raise (UsageError if self._running is None else RunError)(str(error)) from error
+        if self._running is None:  # the same for every start
+            self._settle_stagger([request_s])
+        self._running = (cell.arm, cell.block)
+
+    def _meet(self, arm: Arm, *, salted: bool, warm: int = 0) -> float:
+        """Send a server its first requests; it is the target of its cells from now on. Return a request's seconds."""
+        endpoint, generation = self._endpoint(arm), self._job.experiment.generation
         salt = f"{self._job.run_id}-probe" if salted else None
+        found = probe(arm, endpoint, self._clock, generation, salt, warm)
+        self._targets[arm.name] = Target(name=arm.name, endpoint=endpoint, model=arm.model, count=found.count,
+                                         salted=salted)  # fmt: skip
+        self._tell({"event": "probe", "arm": arm.name} | asdict(found))
+        return found.token_s * generation.max_tokens
 
-        def send(count: str) -> Request:
-            request = Request(arm=arm.name, due_s=self._clock.now_s())
-            client = Client(endpoint, self._clock)
-            client.stream("/v1/chat/completions", chat_body(arm.model, PROBE, generation, asked, salt, count), request)
-            client.close()
-            return request
-
-        for count in ("continuous", "ids", "none"):
-            request = send(count)
-            if request.outcome == Outcome.OK and (request.tokens_source != "none" or count == "none"):
-                break
-            if request.outcome != Outcome.OK and request.http_status != 400:
-                break
-        if request.outcome != Outcome.OK:
-            raise UsageError(f"The {arm.name} server at {arm.url} did not answer a first chat request:"
-                             f" {request.outcome} ({request.error}). Nothing was measured.")  # fmt: skip
-        again = send(count)  # the first request after a start is slow
-        timed = again if again.outcome == Outcome.OK else request
-        per_token_s = (timed.end_s - timed.sent_s) / max(1, timed.output_tokens)
-        target = Target(name=arm.name, endpoint=endpoint, model=arm.model, count=count, salted=salted)
-        self._tell({"event": "probe", "arm": arm.name, "count": count, "tokens_source": request.tokens_source,
-                    "stamp_source": request.stamp_source, "ttft_s": request.chunk_s[0] - request.sent_s})  # fmt: skip
-        return target, per_token_s * generation.max_tokens
+    def _settle_stagger(self, requests_s: Sequence[float]) -> None:
+        """Let the users of a cell start over about the time of the slowest request."""
+        if requests_s:
+            self._stagger_s = min(STAGGER_S[1], max(STAGGER_S[0], *requests_s))
 
     def _calibrate(self, arm: Arm) -> None:
         users = min(CALIBRATION_USERS, max(cell.users for cell in self._job.cells))
@@ -140,7 +148,7 @@ class Driver:
         self._tell({"event": "calibration_end", "users": users, "lateness_p99_s": record.lateness_p99_s,
                     "client_cpu_ratio": record.client_cpu_ratio, "hub_lag_p99_s": record.hub_lag_p99_s,
                     "coalesced_ratio": record.coalesced_ratio, "window_open_s": record.window_open_s,
-                    "window_close_s": record.window_close_s, "nice": os.nice(0)})  # fmt: skip
+                    "window_close_s": record.window_close_s, "scheduling": ask_for_priority()})  # fmt: skip
 
     def _run_cell(self, order: int, cell: Cell) -> None:
         self._tell({"event": "cell_start", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
@@ -184,28 +192,6 @@ class Driver:
         return run.run(order, waited_s)
 
 
-def _listen(switches: Switches) -> list[Any]:
-    """Turn signals and the end of stdin into switches; the watchers live as long as the caller keeps them."""
-
-    def on_signal() -> None:
-        switches.cut = bool(switches.stop)
-        switches.stop = switches.stop or "stopped by the user"
-
-    def on_stdin() -> None:
-        if not os.read(0, 1024):
-            switches.stop, switches.cut = switches.stop or "the program that started the driver has gone", True
-            stdin.stop()
-            gevent.spawn_later(GONE_GRACE_S, os._exit, ExitCode.INVALID)
-
-    loop = gevent.get_hub().loop
-    watchers = [loop.signal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    for watcher in watchers:
-        watcher.start(on_signal)
-    stdin = loop.io(0, 1)
-    stdin.start(on_stdin)
-    return [*watchers, stdin]
-
-
 def main(arguments: list[str]) -> int:
     """Run a job file; returns the process's exit code."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
@@ -216,7 +202,7 @@ def main(arguments: list[str]) -> int:
         driver = Driver(read_job(Path(arguments[0])), tell)
     except LoadtestError as error:
         return _fail(tell, error)
-    watchers = _listen(driver.switches)
+    driver.orders.listen()
     gc.freeze()
     gc.disable()  # a full collection would stop the clock of every stream
     try:
@@ -226,8 +212,7 @@ def main(arguments: list[str]) -> int:
         return _fail(tell, error)
     finally:
         driver.close()
-        for watcher in watchers:
-            watcher.stop()
+        driver.orders.close()
     return ExitCode.PASS
 
 

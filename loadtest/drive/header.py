@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,11 @@ from loadtest.drive.prepare import Prepared
 from loadtest.experiment import as_document
 from loadtest.record import SCHEMA_VERSION
 from loadtest.servers.control import Arm
+from loadtest.servers.file import ServersFile
 from loadtest.servers.identity import Identity
 
 LIBRARIES = ("locust", "gevent", "httptools", "orjson", "httpx", "numpy", "scipy", "pandas", "pyarrow", "plotly")
+ISOLATED = "An isolated comparison: what speculation makes a server change was pinned alike. It says why, not whether."
 
 
 def sha256_of(path: Path) -> str:
@@ -28,11 +30,10 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def make_header(prepared: Prepared, arms: Sequence[Arm], identities: Mapping[str, Identity], plan: str,
-                comparability: list[dict[str, Any]], started: datetime, origin_ns: int) -> dict[str, Any]:  # fmt: skip
-    """Return the header of a run that is about to start."""
-    options = prepared.options
-    candidate = next((arm.name for arm in arms if arm.role == "candidate"), None)
+def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int) -> dict[str, Any]:
+    """Return the header of a run that is about to start; `complete_header` adds what the servers say of themselves."""
+    options, choice, file = prepared.options, prepared.choice, prepared.file
+    candidate = next((arm.name for arm in choice.arms if arm.role == "candidate"), None)
     return {
         "schema": SCHEMA_VERSION,
         "version": loadtest.__version__,
@@ -50,27 +51,48 @@ def make_header(prepared: Prepared, arms: Sequence[Arm], identities: Mapping[str
         },
         "experiment": as_document(prepared.experiment),
         "plan_sha256": hashlib.sha256(plan.encode()).hexdigest(),
-        "arms": [_arm(arm, identities[arm.name]) for arm in arms],
-        "baseline": arms[0].name,
+        "arms": [],
+        "baseline": choice.arms[0].name,
         "candidate": candidate,
-        "comparability": comparability,
+        "aa": choice.aa,
+        "starts": prepared.experiment.plan.blocks if choice.restarts else 1,
+        "servers_file": _servers_file(file) if file else None,
+        "comparability": [],
         "waived": list(options.waive),
         "simulated": {"world": prepared.world, "late_ratio": {}} if prepared.world else None,
         "smoke": options.smoke,
         "measure_only": options.measure_only,
         "calibration": None,
-        "notes": [],
+        "notes": [ISOLATED] if file and file.comparison == "isolated" else [],
         "clock": {"origin_monotonic_ns": origin_ns},
         "host": _host(),
     }
 
 
-def _arm(arm: Arm, identity: Identity) -> dict[str, Any]:
-    data = asdict(identity)
-    speculative = {"method": identity.method, "num_speculative_tokens": identity.num_speculative_tokens}
+def complete_header(header: dict[str, Any], arms: Iterable[Arm], identities: Mapping[str, Identity],
+                    comparability: list[dict[str, Any]]) -> None:  # fmt: skip
+    """Put what is known of the arms into a header; an arm that has not been started yet has no identity."""
+    header["arms"] = [_arm(arm, identities.get(arm.name)) for arm in arms]
+    header["comparability"] = comparability
+    worlds = [identity.simulated_world for identity in identities.values() if identity.simulated_world]
+    if worlds and not header["simulated"]:
+        header["simulated"] = {"world": worlds[0], "late_ratio": {}}
+
+
+def _servers_file(file: ServersFile) -> dict[str, Any]:
+    return {"path": str(file.path), "sha256": file.sha256, "machine": file.machine, "comparison": file.comparison,
+            "contents": file.contents}  # fmt: skip
+
+
+def _arm(arm: Arm, identity: Identity | None) -> dict[str, Any]:
+    speculative = None
+    if identity and identity.speculates:
+        speculative = {"method": identity.method, "num_speculative_tokens": identity.num_speculative_tokens}
     return {
-        "name": arm.name, "role": arm.role, "url": arm.url, "model": identity.model, "version": identity.version,
-        "identity": data, "speculative": speculative if identity.speculates else None,
+        "name": arm.name, "role": arm.role, "url": arm.url, "model": identity.model if identity else arm.model,
+        "version": identity.version if identity else None, "replicas": arm.replicas, "gpus": arm.gpus,
+        "declared": {"method": arm.method, "num_speculative_tokens": arm.k} if arm.method or arm.k else None,
+        "identity": asdict(identity) if identity else {}, "speculative": speculative,
     }  # fmt: skip
 
 

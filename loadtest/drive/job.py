@@ -9,7 +9,7 @@ from typing import Any
 
 from loadtest.drive.plan import Cell
 from loadtest.experiment import as_document, from_document
-from loadtest.servers.control import Arm
+from loadtest.servers.control import Arm, arm_from
 from loadtest.settings import Experiment
 
 
@@ -27,6 +27,7 @@ class Job:
     run_id: str
     origin_ns: int  # CLOCK_MONOTONIC at the run's start
     calibration: Arm | None  # the null server that proves the client; None: not calibrated
+    restarts: bool = False  # the driver asks for each start of an arm, since only one runs at a time
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""
@@ -34,7 +35,7 @@ class Job:
             "folder": str(self.folder), "scenario": str(self.scenario), "experiment": as_document(self.experiment),
             "arms": [asdict(arm) for arm in self.arms], "cells": [asdict(cell) for cell in self.cells],
             "prompts": self.prompts, "salted": self.salted, "run_id": self.run_id, "origin_ns": self.origin_ns,
-            "calibration": asdict(self.calibration) if self.calibration else None,
+            "calibration": asdict(self.calibration) if self.calibration else None, "restarts": self.restarts,
         }  # fmt: skip
         path.write_text(json.dumps(data), encoding="utf-8")
 
@@ -44,7 +45,7 @@ def read_job(path: Path) -> Job:
     data = json.loads(path.read_text(encoding="utf-8"))
     return Job(
         folder=Path(data["folder"]), scenario=Path(data["scenario"]), experiment=from_document(data["experiment"]),
-        arms=tuple(Arm(**arm) for arm in data["arms"]), cells=tuple(Cell(**cell) for cell in data["cells"]),
+        arms=tuple(arm_from(arm) for arm in data["arms"]), cells=tuple(Cell(**cell) for cell in data["cells"]),
         prompts=data["prompts"], salted=data["salted"], run_id=data["run_id"], origin_ns=data["origin_ns"],
-        calibration=Arm(**data["calibration"]) if data["calibration"] else None,
+        calibration=arm_from(data["calibration"]) if data["calibration"] else None, restarts=data["restarts"],
     )  # fmt: skip

@@ -53,6 +53,13 @@ class DriverProcess:
                 self._ask_to_stop()
         return last or {"event": "end", "state": "aborted", "kind": "run", "reason": self._how_it_died(code)}
 
+    def answer(self, data: dict[str, Any]) -> None:
+        """Answer the driver's question; one that has ended asks no more."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(data).encode() + b"\n")
+            self._process.stdin.flush()
+
     def _lines(self) -> Any:
         assert self._process.stdout is not None
         return iter(self._process.stdout.readline, b"")

@@ -44,6 +44,23 @@ def make_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
     return cells
 
 
+def make_start_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
+    """Return the cells in running order for arms of which only one can run at a time.
+
+    A block is one start of each arm, one right after the other; each start walks the whole ladder, in an order that is
+    the same for all arms of the block. Which arm goes first follows the Thue–Morse sequence (A B, B A, B A, A B, …),
+    so that neither a steady drift nor a bending one favours an arm.
+    """
+    cells: list[Cell] = []
+    levels = list(experiment.load.levels)
+    for block in range(experiment.plan.blocks):
+        ladder = _shuffled(levels, experiment.plan.seed, block)
+        turned = block.bit_count() % 2 == 1
+        for arm in reversed(arms) if turned else arms:
+            cells += [Cell(cell=len(cells) + i, block=block, level=level, arm=arm) for i, level in enumerate(ladder)]
+    return cells
+
+
 def _shuffled(levels: list[float], seed: int, purpose: object) -> list[float]:
     shuffled = list(levels)
     rng("order", seed, purpose).shuffle(shuffled)

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loadtest.drive.choice import LEAST_PAIRS, Choice, choose, choose_from_file, described, with_options
+from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment, override, with_assignments
 from loadtest.servers.control import Arm, answers, clean_url
+from loadtest.servers.file import ServersFile, read_servers
 from loadtest.settings import Experiment, levels, positive_s, whole
 
 BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
@@ -27,6 +30,8 @@ class Options:
     baseline: str | None = None
     speculative: str | None = None
     server: str | None = None
+    servers: Path | None = None
+    arms: str | None = None
     prompts: Path | None = None
     levels: str | None = None
     window: str | None = None
@@ -49,7 +54,14 @@ class Prepared:
     arms: tuple[Arm, ...]
     world: str | None  # of the simulated pair; None for real servers
     found: str  # where the servers came from, in a sentence
+    choice: Choice
+    file: ServersFile | None = None
     options: Options = field(repr=False)
+
+    def cells(self) -> list[Cell]:
+        """Return the plan: arms interleaved level by level, or start by start where only one can run at a time."""
+        names = [arm.name for arm in self.arms]
+        return make_start_plan(self.experiment, names) if self.choice.restarts else make_plan(self.experiment, names)
 
 
 def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Prepared:
@@ -58,28 +70,57 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
     if options.prompts is not None and not options.prompts.is_file():
         raise UsageError(f"--prompts {options.prompts} is not a file.")
     experiment = load_experiment(options.scenario)
+    if options.servers is not None:
+        return _prepare_file(options, experiment, options.servers, environment)
     urls, found = _choose(options, experiment, environment)
     experiment = _settle(experiment, options, simulated=not urls)
-    settings = experiment.servers
     world = None
     if not urls:
         world = experiment.demo.preset
         found = f"No server is named: the built-in simulated pair is used (world `{world}`)."
         urls = {"baseline": "", "speculative": ""}
-    arms = tuple(
-        Arm(
-            name=name,
-            role={"baseline": "baseline", "speculative": "candidate"}.get(name, "single"),
-            url=clean_url(url, f"--{name}") if url else "",
-            model=settings.model,
-            api_key_env=settings.api_key_env,
-            insecure=settings.insecure,
-        )
-        for name, url in urls.items()
-    )
-    if len({arm.url for arm in arms if arm.url}) < len([arm for arm in arms if arm.url]):
+    choice = choose({name: _arm(name, url, experiment) for name, url in urls.items()}, options.arms)
+    arms = choice.arms
+    if len(arms) > 1 and arms[0].url and arms[0].url == arms[1].url and not choice.aa:
         raise UsageError(f"Both arms are {arms[0].url}; a comparison needs two servers.")
-    return Prepared(experiment=experiment, arms=arms, world=world, found=found, options=options)
+    return Prepared(experiment=experiment, arms=arms, world=world, found=_found(found, choice), choice=choice,
+                    options=options)  # fmt: skip
+
+
+def _arm(name: str, url: str, experiment: Experiment) -> Arm:
+    settings = experiment.servers
+    return Arm(
+        name=name,
+        role={"baseline": "baseline", "speculative": "candidate"}.get(name, "single"),
+        url=clean_url(url, f"--{name}") if url else "",
+        model=settings.model,
+        api_key_env=settings.api_key_env,
+        insecure=settings.insecure,
+    )
+
+
+def _found(found: str, choice: Choice) -> str:
+    if not choice.aa:
+        return found
+    return f"{found} A/A: both arms are {choice.origins[choice.arms[0].name]}; what differs between them is noise."
+
+
+def _prepare_file(options: Options, experiment: Experiment, path: Path, environment: Mapping[str, str]) -> Prepared:
+    """Take the arms from a servers file; options go before it, the scenario's own settings stand behind it."""
+    if options.server or options.simulated or options.world:
+        raise UsageError("--servers names the arms in a file; leave out --server, --simulated and --world.")
+    written = experiment.servers
+    experiment = _settle(experiment, options, simulated=False)
+    given = with_assignments(Experiment(), [a for a in options.assignments if a.startswith("servers.")]).servers
+    urls = {"baseline": options.baseline, "candidate": options.speculative}
+    file = with_options(read_servers(path, environment), urls, written, given)
+    choice = choose_from_file(file, options.arms)
+    blocks_given = options.blocks is not None or any(a.startswith("plan.blocks") for a in options.assignments)
+    if choice.restarts and not blocks_given and not options.smoke:
+        experiment = override(experiment, "plan", blocks=max(LEAST_PAIRS, experiment.plan.blocks))
+    found = _found(f"Servers from {path}: {described(choice)}.", choice)
+    return Prepared(experiment=experiment, arms=choice.arms, world=None, found=found, choice=choice, file=file,
+                    options=options)  # fmt: skip
 
 
 def _check_scenario(path: Path) -> None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.header import make_header
+from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.job import Job
 from loadtest.drive.launch import DriverProcess
-from loadtest.drive.plan import make_plan, plan_lines
+from loadtest.drive.pair import comparability, introduce, takes_salt
+from loadtest.drive.plan import plan_lines
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.truth import agreement, calibration_result
+from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError
 from loadtest.record import finish_requests, read_requests, write_json
-from loadtest.servers.control import Arm, Control, resolve_model
-from loadtest.servers.identity import Identity, compare, identify
+from loadtest.servers.control import Arm, Control
+from loadtest.servers.identity import Identity
+from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
@@ -38,10 +41,9 @@ def measure(prepared: Prepared, tell: Tell) -> Path:
     folder = _make_folder(prepared.options.out, started, prepared.options.scenario.stem)
     try:
         with ExitStack() as stack:
-            arms, processes = _servers(prepared, folder, stack)
-            return _measure(prepared, tell, folder, arms, processes, started, origin_ns, stack)
-    except LoadtestError:
-        _remove_if_empty(folder)
+            return _Run(prepared, tell, folder, stack).measure(started, origin_ns)
+    except LoadtestError as error:
+        _remove_if_empty(folder, error.log if isinstance(error, StartFailed) else None)
         raise
     except KeyboardInterrupt:
         _remove_if_empty(folder)
@@ -65,136 +67,147 @@ def _make_folder(out: Path, started: datetime, name: str) -> Path:
     raise UsageError(f"--out {out} already holds 100 runs of this second.")
 
 
-def _remove_if_empty(folder: Path) -> None:
-    """Remove the folder of a run that measured nothing; one that holds requests stays."""
-    if not (folder / "requests.parquet").exists():
+def _remove_if_empty(folder: Path, keep: Path | None = None) -> None:
+    """Remove the folder of a run that measured nothing, all but the log to keep; one that holds requests stays."""
+    if (folder / "requests.parquet").exists():
+        return
+    if keep is None:
         shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.iterdir():
+        if path.name != keep.name:
+            path.unlink(missing_ok=True)
 
 
-def _servers(prepared: Prepared, folder: Path, stack: ExitStack) -> tuple[tuple[Arm, ...], dict[str, ServerProcess]]:
-    processes: dict[str, ServerProcess] = {}
+class _Run:
+    """One run under way: the servers, what is known of them, and the header on disk."""
 
-    def start(world: str, arm: str, name: str) -> str:
-        process = start_simulated(world, arm, folder, seed=prepared.experiment.plan.seed, name=name)
-        stack.callback(process.stop)
-        processes[name] = process
+    def __init__(self, prepared: Prepared, tell: Tell, folder: Path, stack: ExitStack) -> None:
+        """Start the servers that stay up for the whole run; `stack` ends everything that is started."""
+        self._prepared, self._tell, self._folder, self._stack = prepared, tell, folder, stack
+        self._processes: dict[str, ServerProcess] = {}
+        self._arms = {arm.name: arm for arm in prepared.arms}
+        self._identities: dict[str, Identity] = {}
+        self._comparability: list[dict[str, Any]] = []
+        self._header: dict[str, Any] = {}
+        self._managed = Managed(prepared.choice.starts, folder, tell)
+        stack.callback(self._managed.stop)
+        if prepared.world:
+            for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
+                self._arms[name] = replace(self._arms[name], url=self._simulated(prepared.world, origin, name, seed))
+        self._simulated(NULL, "baseline", NULL, 0)
+        if not prepared.choice.restarts:
+            for name in prepared.choice.starts:
+                self._managed.start(self._arms[name], 1, 1)
+
+    def _simulated(self, world: str, arm: str, name: str, more: int) -> str:
+        """Start a simulated server; two of one arm get luck of their own."""
+        seed = self._prepared.experiment.plan.seed + (more if self._prepared.choice.aa else 0)
+        process = start_simulated(world, arm, self._folder, seed=seed, name=name)
+        self._stack.callback(process.stop)
+        self._processes[name] = process
         return f"http://127.0.0.1:{process.announced['port']}"
 
-    arms = prepared.arms
-    if prepared.world:
-        arms = tuple(replace(arm, url=start(prepared.world, arm.name, arm.name)) for arm in arms)
-    start(NULL, "baseline", NULL)
-    return arms, processes
+    def measure(self, started: datetime, origin_ns: int) -> Path:
+        """Introduce the arms, walk the plan, complete the records."""
+        prepared, folder = self._prepared, self._folder
+        restarts = prepared.choice.restarts
+        for arm in () if restarts else tuple(self._arms.values()):
+            self._meet(*introduce(arm))
+        cells = prepared.cells()
+        plan = plan_lines(cells)
+        (folder / "plan.jsonl").write_text(plan, encoding="utf-8")
+        self._header = make_header(prepared, plan, started, origin_ns)
+        self._write_header()
+        self._tell({"event": "ready", "folder": str(folder), "cells": len(cells), "comparability": self._comparability})
+        null = self._processes[NULL].announced
+        job = Job(
+            folder=folder.resolve(), scenario=prepared.options.scenario.resolve(), experiment=prepared.experiment,
+            arms=tuple(self._arms.values()), cells=tuple(cells),
+            prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
+            salted={name: takes_salt(identity) for name, identity in self._identities.items()},
+            run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}", origin_ns=origin_ns, restarts=restarts,
+            calibration=Arm(name=NULL, role="null", url=f"http://127.0.0.1:{null['port']}", model=null["model"]),
+        )  # fmt: skip
+        driver = DriverProcess(job)
+        self._stack.callback(driver.close)
+        turns = Turns(prepared, self._managed, self._meet) if restarts else None
+        last = driver.follow(self._listener(driver, turns, origin_ns))
+        if driver.asked_to_stop:
+            last = last | {"state": "interrupted", "reason": "stopped by the user"}
+        elif last["state"] == "aborted":
+            last = last | {"reason": last["reason"] + self._managed.obituary()}
+        return self._conclude(last, turns.failure if turns else None, origin_ns)
 
+    def _meet(self, arm: Arm, identity: Identity) -> None:
+        """Note what an arm is. Raises NotComparable once both are known and differ in more than speculation."""
+        self._arms[arm.name], self._identities[arm.name] = arm, identity
+        choice = self._prepared.choice
+        known = [self._arms[a.name] for a in choice.arms if a.name in self._identities]
+        if len(known) == 2:
+            waived = self._prepared.options.waive
+            self._comparability = comparability(known, self._identities, waived, aa=choice.aa)
+        self._write_header()
 
-def _measure(prepared: Prepared, tell: Tell, folder: Path, arms: tuple[Arm, ...], processes: dict[str, ServerProcess],
-             started: datetime, origin_ns: int, stack: ExitStack) -> Path:  # fmt: skip
-    arms, identities = _introduce(arms)
-    comparability = _compare(arms, identities, prepared.options.waive)
-    cells = make_plan(prepared.experiment, [arm.name for arm in arms])
-    plan = plan_lines(cells)
-    (folder / "plan.jsonl").write_text(plan, encoding="utf-8")
-    header = make_header(prepared, arms, identities, plan, comparability, started, origin_ns)
-    write_json(folder / "run.json", header)
-    tell({"event": "ready", "folder": str(folder), "cells": len(cells), "comparability": comparability})
-    null_url = f"http://127.0.0.1:{processes[NULL].announced['port']}"
-    job = Job(
-        folder=folder.resolve(), scenario=prepared.options.scenario.resolve(), experiment=prepared.experiment,
-        arms=arms, cells=tuple(cells), prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
-        salted={name: identity.kind in ("vllm", "simulated") for name, identity in identities.items()},
-        run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}", origin_ns=origin_ns,
-        calibration=Arm(name=NULL, role="null", url=null_url, model=processes[NULL].announced["model"]),
-    )  # fmt: skip
-    driver = DriverProcess(job)
-    stack.callback(driver.close)
-    last = driver.follow(_listener(header, tell, folder, processes, origin_ns))
-    if last["state"] == "aborted" and last.get("kind") == "usage" and not _has_requests(folder):
-        raise UsageError(last["reason"])
-    if driver.asked_to_stop:
-        last = last | {"state": "interrupted", "reason": "stopped by the user"}
-    if not _has_requests(folder):
-        if last["state"] == "interrupted":
-            raise Interrupted("Stopped before the first request; nothing was measured.")
-        raise RunError(f"Nothing was measured: {last.get('reason') or 'no request fell due'}.")
-    _finish(header, last, folder, arms, processes, origin_ns)
-    if last.get("kind") == "usage":
-        raise UsageError(f"{last['reason']} What was measured before is in {folder}.")
-    return folder
+    def _write_header(self) -> None:
+        """Bring the header on disk up to date, from the first time that there is one."""
+        if self._header:
+            complete_header(self._header, self._arms.values(), self._identities, self._comparability)
+            write_json(self._folder / "run.json", self._header)
 
+    def _listener(self, driver: DriverProcess, turns: Turns | None, origin_ns: int) -> Tell:
+        def listen(event: dict[str, Any]) -> None:
+            if event["event"] == "arm_needed" and turns is not None:
+                driver.answer(turns.take(event["arm"], event["start"]))
+                return
+            if event["event"] == "note":
+                self._header["notes"].append(event["text"])
+            if event["event"] == "calibration_end":
+                truth = self._folder / f"truth-{NULL}.jsonl"
+                self._header["calibration"] = calibration_result(self._folder, event, truth, origin_ns)
+                self._write_header()
+                self._processes.pop(NULL).stop()
+            self._tell(event)
 
-def _introduce(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, Identity]]:
-    """Ask every server what it is and settle the model; raises UsageError for one that does not answer."""
-    known: list[Arm] = []
-    identities: dict[str, Identity] = {}
-    for arm in arms:
-        control = Control(arm)
-        try:
-            control.reach()
-            model = resolve_model(control, arm.model)
-            identities[arm.name] = identify(control, model)
-            known.append(replace(arm, model=model))
-        finally:
-            control.close()
-    return tuple(known), identities
+        return listen
 
+    def _conclude(self, last: dict[str, Any], failure: LoadtestError | None, origin_ns: int) -> Path:
+        """Complete the records, or say why there are none."""
+        measured, interrupted = _has_requests(self._folder), last["state"] == "interrupted"
+        if not measured:
+            if interrupted:
+                raise Interrupted("Stopped before the first request; nothing was measured.")
+            if last.get("kind") == "usage":
+                raise failure or UsageError(last["reason"])
+            raise failure or RunError(f"Nothing was measured: {last.get('reason') or 'no request fell due'}.")
+        self._finish(last, origin_ns)
+        if not interrupted and (last.get("kind") == "usage" or isinstance(failure, NotComparable)):
+            said = f"{last['reason']} What was measured before is in {self._folder}."
+            raise NotComparable(said) if isinstance(failure, NotComparable) else UsageError(said)
+        return self._folder
 
-def _compare(arms: Sequence[Arm], identities: dict[str, Identity], waived: tuple[str, ...]) -> list[dict[str, Any]]:
-    if len(arms) < 2:
-        return []
-    rows = compare(identities[arms[0].name], identities[arms[1].name])
-    violations = [row for row in rows if row["kind"] == "violation"]
-    for row in violations:
-        if row["item"] in waived:
-            row["waived"] = True
-    broken = [row for row in violations if not row.get("waived")]
-    if broken:
-        lines = "\n".join(
-            f"  {r['item']}: {r['baseline']} on the baseline, {r['candidate']} on the candidate" for r in broken
-        )
-        raise NotComparable(
-            f"The servers differ in more than speculation, so that no difference could be laid to it:\n{lines}\n"
-            "Start both alike but for the speculative configuration, or waive an item by name: --waive ITEM."
-        )
-    return rows
-
-
-def _listener(
-    header: dict[str, Any], tell: Tell, folder: Path, processes: dict[str, ServerProcess], origin_ns: int
-) -> Tell:
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "note":
-            header["notes"].append(event["text"])
-        if event["event"] == "calibration_end":
-            header["calibration"] = calibration_result(folder, event, folder / f"truth-{NULL}.jsonl", origin_ns)
-            write_json(folder / "run.json", header)
-            processes.pop(NULL).stop()
-        tell(event)
-
-    return listen
+    def _finish(self, last: dict[str, Any], origin_ns: int) -> None:
+        """Complete run.json and turn the stream of requests into its final form."""
+        header, folder = self._header, self._folder
+        header["status"], header["reason"] = last["state"], last.get("reason", "")
+        header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if self._prepared.world:
+            requests = read_requests(folder)
+            truth: dict[str, Any] = {}
+            for arm in self._arms.values():
+                own = requests.filter([value == arm.name for value in requests.column("arm").to_pylist()])
+                truth[arm.name] = asdict(agreement(own, folder / f"truth-{arm.name}.jsonl", origin_ns))
+                header["simulated"]["late_ratio"][arm.name] = _late_ratio(arm)
+            header["simulated"]["truth"] = truth
+        write_json(folder / "run.json", header)
+        finish_requests(folder)
+        for name in ("job.json", f"server-{NULL}.log", f"truth-{NULL}.jsonl"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _has_requests(folder: Path) -> bool:
     files = (folder / "requests.parquet", folder / "requests.arrows")
     return any(path.exists() for path in files) and read_requests(folder).num_rows > 0
-
-
-def _finish(header: dict[str, Any], last: dict[str, Any], folder: Path, arms: Sequence[Arm],
-            processes: dict[str, ServerProcess], origin_ns: int) -> None:  # fmt: skip
-    """Complete run.json and turn the stream of requests into its final form."""
-    header["status"], header["reason"] = last["state"], last.get("reason", "")
-    header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-    if header["simulated"]:
-        requests = read_requests(folder)
-        truth: dict[str, Any] = {}
-        for arm in arms:
-            own = requests.filter([value == arm.name for value in requests.column("arm").to_pylist()])
-            truth[arm.name] = asdict(agreement(own, folder / f"truth-{arm.name}.jsonl", origin_ns))
-            header["simulated"]["late_ratio"][arm.name] = _late_ratio(arm)
-        header["simulated"]["truth"] = truth
-    write_json(folder / "run.json", header)
-    finish_requests(folder)
-    for name in ("job.json", f"server-{NULL}.log", f"truth-{NULL}.jsonl"):
-        (folder / name).unlink(missing_ok=True)
 
 
 def _late_ratio(arm: Arm) -> float | None:

@@ -66,7 +66,8 @@ def calibration_result(folder: Path, event: dict[str, Any], log: Path, origin_ns
         table = pa.Table.from_batches(list(pa.ipc.open_stream(source)), schema=STREAM_SCHEMA)
     result = asdict(agreement(table, log, origin_ns))
     chunks = sum(len(row or ()) for row in table.column("chunk_s").to_pylist())
-    span_s = max(row or 0.0 for row in table.column("end_s").to_pylist()) - min(table.column("due_s").to_pylist())
+    ends, dues = table.column("end_s").to_pylist(), table.column("due_s").to_pylist()
+    span_s = max(ends, default=0.0) - min(dues, default=0.0)
     path.unlink()
     evidence = {key: value for key, value in event.items() if key not in ("event", "window_open_s", "window_close_s")}
     return result | evidence | {"chunks_per_s": chunks / span_s if span_s > 0 else None}

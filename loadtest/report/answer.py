@@ -208,8 +208,8 @@ def _cause(first: Why, last: Why) -> str:
 
 
 def rule(view: View) -> str:
-    """Say what 'pays' means in this run."""
-    if view.candidate is None:
+    """Say what 'pays' means in this run; nothing pays in a run of one arm, or of one against itself."""
+    if view.candidate is None or view.run.get("aa"):
         return ""
     metric, gain = words.metric(view.decision_metric), view.threshold - 1
     margins = section(view.run, "experiment", "decision")

@@ -40,14 +40,15 @@ def banners(view: View) -> tuple[Banner, ...]:
     """Return what a reader must know before any figure."""
     run, answer = view.run, view.judgement.decision.answer
     code = view.judgement.decision.exit_code
-    smoke = bool(run.get("smoke"))
+    smoke, itself = bool(run.get("smoke")), bool(run.get("aa"))
     unvaried = bool(view.candidate) and not simulated(run) and starts(run) <= 1
     said = (
         (simulated(run), "Simulated", "note", "These figures describe a model, not anyone's hardware."),
         (answer is Answer.INVALID, "Invalid", "alarm", "This run cannot be judged. Use none of its figures."),
         (interrupted(run) or code == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
         (smoke, "Smoke run", "note", "It shows that the pieces work together and proves nothing."),
-        (answer is Answer.MEASURED and not smoke, "Measured only", "note", "Nothing was judged."),
+        (itself, "A/A", "note", "Both arms are the same server: whatever differs between them is noise."),
+        (answer is Answer.MEASURED and not smoke and not itself, "Measured only", "note", "Nothing was judged."),
         (unvaried, "One start each", "note", "Variation between starts and GPUs is not in these intervals."),
     )
     return tuple(Banner(word=word, tone=tone, text=text) for applies, word, tone, text in said if applies)

@@ -15,6 +15,8 @@ from rich.text import Text
 
 from loadtest.report import words
 
+WAIT_LINES_S = 20.0  # between two lines on a server that is awaited, where there is no live view
+
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
@@ -43,6 +45,7 @@ class Progress:
         self._readings: dict[str, Reading] = {}
         self._cell: Mapping[str, Any] = {}
         self._phase = ""
+        self._waiting, self._waited_s = "", 0.0  # for a server's health: what is said of it, and when it last was
         self._done = 0
         self._began_s: float | None = None
         self._live = Live(console=console, get_renderable=self.view, transient=True) if console.is_terminal else None
@@ -66,12 +69,35 @@ class Progress:
             "cell_end": self._on_end,
             "calibration_start": self._on_calibration,
             "note": self._on_note,
+            "server_start": self._on_server_start,
+            "server_wait": self._on_server_wait,
+            "server_ready": self._on_server_ready,
         }.get(str(event.get("event")))
         if show is not None:
             show(event)
 
     def _on_calibration(self, event: Mapping[str, Any]) -> None:
         self._say(f"calibrating the client against the built-in null server, {event.get('users', 0):g} users")
+
+    def _on_server_start(self, event: Mapping[str, Any]) -> None:
+        arm, url = words.plain(event.get("arm", ""), 40), words.plain(event.get("url", ""), 200)
+        number, total = int(event.get("start") or 1), int(event.get("starts") or 1)
+        self._waiting = f"starting {arm} at {url}" + (f", start {number} of {total}" if total > 1 else "")
+        self._waited_s = 0.0
+        self._say(self._waiting)
+
+    def _on_server_wait(self, event: Mapping[str, Any]) -> None:
+        arm, line = words.plain(event.get("arm", ""), 40), words.plain(event.get("line", ""), 160)
+        waited_s = float(event.get("waited_s") or 0.0)
+        left = words.minutes(float(event.get("ready_s") or 0.0))
+        self._waiting = f"waiting for {arm} to be healthy, {waited_s:.0f} s of at most {left}: {line or 'no log yet'}"
+        if self._live is None and waited_s - self._waited_s >= WAIT_LINES_S:
+            self._waited_s = waited_s
+            self._say(self._waiting)
+
+    def _on_server_ready(self, event: Mapping[str, Any]) -> None:
+        self._waiting = ""
+        self._say(f"{words.plain(event.get('arm', ''), 40)} is healthy after {float(event.get('took_s') or 0.0):.1f} s")
 
     def _on_note(self, event: Mapping[str, Any]) -> None:
         self._say(f"note: {words.plain(event.get('text', ''), 400)}")
@@ -126,6 +152,8 @@ class Progress:
 
     def view(self) -> RenderableType:
         """Return what the live display shows now."""
+        if self._waiting:
+            return Text(self._waiting)
         if not self._cell:
             return Text("starting …")
         head = ", ".join(part for part in (self._where, self._phase, self.left) if part)

@@ -2,7 +2,8 @@
 
     machine = "shared"                # shared: one arm runs at a time · own: both stay up
     [variables]
-    python = "${VLLM_PYTHON}"         # ${NAME} is taken from the environment, here and in every text below
+    root = "${VLLM_ROOT:-vllm}"       # from the environment, else what follows :-; ${NAME} alone must be set
+    python = "{root}/bin/python"
     [arms.baseline]
     role = "baseline"
     url = "http://127.0.0.1:8101"
@@ -33,7 +34,7 @@ from loadtest.settings import choice, flag, key, positive_s, strings, text, whol
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^{}]*))?\}|\{([A-Za-z_]\w*)\}", re.ASCII)
 
 
 def _words_by_name(value: Any) -> dict[str, str]:
@@ -76,7 +77,7 @@ class ArmTable:
 class Start:
     """How an arm is started, ready to run."""
 
-    command: tuple[str, ...]
+    command: tuple[str, ...] = field(repr=False)
     env: dict[str, str] = field(repr=False)  # what is set on top of this program's own environment
     cwd: Path | None
     ready_s: float
@@ -185,18 +186,20 @@ class _Reader:
         return ArmTable(**checked)
 
     def _filled(self, word: str, variables: Mapping[str, str], table: str, name: str) -> str:
-        """Replace `${NAME}` by the environment's value and `{name}` by the variable's."""
+        """Replace `${NAME}` and `${NAME:-default}` by the environment's value, `{name}` by the variable's."""
 
         def value(found: re.Match[str]) -> str:
             if found[1]:
+                if not self._environment.get(found[1]) and found[2] is not None:
+                    return found[2]
                 if found[1] not in self._environment:
                     said = f"{table}.{name} needs {found[1]}, which is not set in the environment."
                     raise self._fail(table, name, said)
                 return self._environment[found[1]]
-            if found[2] not in variables:
-                said = f"{table}.{name} names {{{found[2]}}}, which is no variable.{nearest(found[2], variables)}"
+            if found[3] not in variables:
+                said = f"{table}.{name} names {{{found[3]}}}, which is no variable.{nearest(found[3], variables)}"
                 raise self._fail(table, name, f"{said} There are {', '.join(variables)}; set more in [variables].")
-            return variables[found[2]]
+            return variables[found[3]]
 
         return _PLACE.sub(value, word)
 

@@ -27,8 +27,8 @@ from loadtest.record import (
 def _request(number: int) -> Request:
     return Request(
         cell=2, arm="baseline", level=8.0, block=1, user=3, session=number, category="maths", due_s=100.0,
-        sent_s=100.001, end_s=101.5, outcome=Outcome.OK, output_tokens=3, tokens_source="usage", chunk_s=[100.11, 100.15],
-        chunk_tokens=[1, 2], error="naïve \x00 “quotes”",
+        sent_s=100.001, end_s=101.5, outcome=Outcome.OK, output_tokens=3, tokens_source="usage",
+        chunk_s=[100.11, 100.15], chunk_tokens=[1, 2], error="naïve \x00 “quotes”",
     )  # fmt: skip
 
 

@@ -1,0 +1,63 @@
+"""The arms introduce themselves: which model, which kind of server, and whether the two can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from loadtest.errors import NotComparable
+from loadtest.servers.control import Arm, Control, resolve_model
+from loadtest.servers.identity import Identity, compare, identify
+
+SPECULATION = "speculation"
+
+
+def introduce(arm: Arm) -> tuple[Arm, Identity]:
+    """Ask a server what it is and settle the model. Raises UsageError when it does not answer."""
+    control = Control(arm)
+    try:
+        control.reach()
+        model = resolve_model(control, arm.model)
+        return replace(arm, model=model), identify(control, model)
+    finally:
+        control.close()
+
+
+def takes_salt(identity: Identity) -> bool:
+    """Return whether a server takes a cache_salt."""
+    return identity.kind in ("vllm", "simulated")
+
+
+def comparability(
+    arms: Sequence[Arm], identities: Mapping[str, Identity], waived: Sequence[str], *, aa: bool
+) -> list[dict[str, Any]]:
+    """Return the comparability table of two arms. Raises NotComparable for a violation that is not waived."""
+    rows = compare(identities[arms[0].name], identities[arms[1].name])
+    rows = [_speculation(row, arms, aa=aa) if row["item"] == SPECULATION else row for row in rows]
+    violations = [row for row in rows if row["kind"] == "violation"]
+    for row in violations:
+        if row["item"] in waived:
+            row["waived"] = True
+    broken = [row for row in violations if not row.get("waived")]
+    if broken:
+        lines = "\n".join(
+            f"  {r['item']}: {r['baseline']} on the baseline, {r['candidate']} on the candidate" for r in broken
+        )
+        raise NotComparable(
+            f"The servers differ in more than speculation, so that no difference could be laid to it:\n{lines}\n"
+            "Start both alike but for the speculative configuration, or waive an item by name: --waive ITEM."
+        )
+    return rows
+
+
+def _speculation(row: dict[str, Any], arms: Sequence[Arm], *, aa: bool) -> dict[str, Any]:
+    """Take what was declared where a server does not tell; in an A/A both arms are to be the same."""
+    if aa and row["kind"] != "unknown":
+        return row | {"kind": "equal" if row["baseline"] == row["candidate"] else "violation"}
+    baseline, candidate = arms
+    if row["kind"] != "unknown" or not candidate.method or baseline.method:
+        return row
+    k = f", k = {candidate.k}" if candidate.k else ""
+    told = {"baseline": "off", "candidate": f"on ({candidate.method}{k})"}
+    return row | told | {"source": "declared", "kind": "expected"}

@@ -1,0 +1,232 @@
+"""A server that the run starts: refused when its port is taken, waited for, and always ended with its children."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from loadtest.errors import UsageError
+from loadtest.servers.control import Arm, Control
+from loadtest.servers.file import Start
+from loadtest.servers.hiding import clean, without
+from loadtest.servers.keeper import KILL_S, LINUX, end_all
+
+Tell = Callable[[dict[str, Any]], None]
+POLL_S = 0.25
+ASK_S = 2.0  # one question after its health
+TELL_EVERY_S = 2.0
+TAIL_LINES, TAIL_BYTES = 20, 16384
+LISTENS = "0A"  # state of a listening socket in /proc/net/tcp
+
+
+class StartFailed(UsageError):
+    """A server did not start; its log is kept."""
+
+    def __init__(self, sentence: str, log: Path) -> None:
+        """Say what happened, and where the whole log lies."""
+        super().__init__(sentence)
+        self.log = log
+
+
+class ManagedServer:
+    """One life of one server."""
+
+    def __init__(self, arm: Arm, start: Start, log: Path) -> None:
+        """Remember how it is started; nothing is started before `launch`."""
+        self.arm, self.log = arm, log
+        self._start = start
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._heard = b""  # what the keeper has said: JSON lines
+        self._began_s = 0.0
+
+    def launch(self) -> None:
+        """Start it; raises UsageError when its port is taken, StartFailed when the command cannot be run."""
+        refuse_taken_port(self.arm)
+        self._began_s = time.monotonic()
+        # A session of its own keeps Ctrl-C in a terminal from the keeper; this end of its stdin is what it lives by.
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-m", "loadtest.servers.keeper", str(self.log.resolve())], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, start_new_session=True, bufsize=0, env=os.environ | {"PYTHONPATH": _own_path()},
+        )  # fmt: skip
+        spec = {"command": list(self._start.command), "env": dict(os.environ) | self._start.env,
+                "cwd": str(self._start.cwd or Path.cwd()), "stop_s": self._start.stop_s}  # fmt: skip
+        assert self._keeper.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._keeper.stdin.write(json.dumps(spec).encode() + b"\n")
+
+    def wait_until_healthy(self, tell: Tell) -> float:
+        """Wait until it answers its health path; return the seconds since its start. Raises StartFailed."""
+        told_s, answer = self._began_s, ""
+        control = Control(self.arm)
+        try:
+            while True:
+                if self.ended:
+                    raise self._failed(self._how_it_ended())
+                answer = self._ask(control)
+                waited_s = time.monotonic() - self._began_s
+                if not answer:
+                    return waited_s
+                if waited_s > self._start.ready_s:
+                    raise self._failed(f"was not healthy within {self._start.ready_s:g} s ({answer})")
+                if time.monotonic() - told_s >= TELL_EVERY_S:
+                    told_s = time.monotonic()
+                    tell({"event": "server_wait", "arm": self.arm.name, "waited_s": waited_s,
+                          "ready_s": self._start.ready_s, "line": self.tail(1)})  # fmt: skip
+                time.sleep(POLL_S)
+        finally:
+            control.close()
+
+    def _ask(self, control: Control) -> str:
+        """Return the empty string when it is healthy, else what it answered."""
+        path = self._start.health
+        try:
+            response = control.client.get(path, timeout=ASK_S)
+        except httpx.HTTPError as error:
+            return f"GET {path}: {str(error) or type(error).__name__}"
+        return "" if response.status_code == 200 else f"GET {path}: HTTP {response.status_code}"
+
+    def _failed(self, what: str) -> StartFailed:
+        self.stop()
+        tail = self.tail(TAIL_LINES)
+        ending = f"The end of its log ({self.log}):\n{tail}" if tail else f"It wrote nothing ({self.log})."
+        return StartFailed(f"The {self.arm.name} server {what}. {ending}", self.log)
+
+    def _how_it_ended(self) -> str:
+        self._hear(1.0)
+        refused, ended = self._word("refused"), self._word("ended")
+        if refused:
+            return f"could not be started ({refused['reason']})"
+        if ended:
+            code = int(ended["code"])
+            return f"ended at its start, {f'killed by {_name(-code)}' if code < 0 else f'with code {code}'}"
+        return "was lost: the process that kept it has ended"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, by itself or by `stop`."""
+        return self._keeper is None or self._keeper.poll() is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Process and group id of the server; None while it has not started."""
+        self._hear(0.0)
+        started = self._word("started")
+        return int(started["pid"]) if started else None
+
+    def _hear(self, limit_s: float) -> None:
+        """Take in what the keeper has said, waiting for more at most `limit_s`."""
+        if self._keeper is None or self._keeper.stdout is None:
+            return
+        while select.select([self._keeper.stdout], [], [], limit_s)[0]:
+            part = os.read(self._keeper.stdout.fileno(), 65536)
+            if not part:
+                return
+            self._heard += part
+
+    def _word(self, event: str) -> dict[str, Any] | None:
+        """Return what the keeper said under this name."""
+        said = [json.loads(line) for line in self._heard.splitlines(keepends=True) if line.endswith(b"\n")]
+        return next((word for word in said if word["event"] == event), None)
+
+    def tail(self, lines: int) -> str:
+        """Return the last lines of its log, without the secrets of its start."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+                text = log.read().decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+        return without(self._start.secrets, "\n".join(text.rstrip().splitlines()[-lines:]))
+
+    def stop(self) -> None:
+        """End it and its children, and return once they have ended."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        try:
+            words, _ = keeper.communicate(timeout=self._start.stop_s + 2 * KILL_S)  # closes its stdin
+        except subprocess.TimeoutExpired:
+            keeper.kill()
+            words, _ = keeper.communicate()
+        self._heard += words
+        started = self._word("started")
+        if started and not self._word("ended"):  # the keeper was killed: its orphans are ended from here
+            end_all(int(started["pid"]), self._start.stop_s)
+        clean(self.log, self._start.secrets)
+
+
+def _name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _own_path() -> str:
+    """Return a PYTHONPATH that finds this very program."""
+    own = str(Path(__file__).parents[2])
+    given = os.environ.get("PYTHONPATH", "")
+    return f"{own}{os.pathsep}{given}" if given else own
+
+
+def refuse_taken_port(arm: Arm) -> None:
+    """Raise UsageError when something already listens, or holds the port, where this arm is to be started."""
+    parts = urlsplit(arm.url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"The host {host} of the {arm.name} server cannot be looked up: {error}.") from error
+    if any(_taken(family, address) for family, _, _, _, address in addresses):
+        raise UsageError(f"Port {port} of {host} is in use: the {arm.name} server cannot be started at {arm.url}."
+                         " End what listens there, or give the arm another port.")  # fmt: skip
+
+
+def _taken(family: int, address: Any) -> bool:
+    """Return whether something listens at an address, or holds it; an address of another machine cannot be held."""
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.settimeout(ASK_S)
+        if trial.connect_ex(address) == 0:
+            return True
+    held = _held(family, address, reuse=False)
+    # Connections that have just ended keep a port from being bound strictly, though a server may have it.
+    return held and (not _lingering(address[1]) or _held(family, address, reuse=True))
+
+
+def _held(family: int, address: Any, *, reuse: bool) -> bool:
+    """Return whether an address cannot be bound since it is in use; a server that still loads may hold its port."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(reuse))
+            trial.bind(address)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
+
+
+def _lingering(port: int) -> bool:
+    """Return whether ended connections of this port may linger; where the system does not say, they may."""
+    if not LINUX:
+        return True
+    rows = [line.split() for table in ("tcp", "tcp6") for line in _lines(Path("/proc/net", table))[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] != LISTENS for row in rows)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

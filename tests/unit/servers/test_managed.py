@@ -1,0 +1,194 @@
+"""Servers that are started: healthy or not, and always ended, with their children and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loadtest.errors import UsageError
+from loadtest.servers.control import Arm
+from loadtest.servers.file import Start
+from loadtest.servers.keeper import members, processes
+from loadtest.servers.managed import ManagedServer, StartFailed, refuse_taken_port
+
+SERVES = """
+import http.server, sys
+class Healthy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *words):
+        pass
+print("serving with", sys.argv[2:], flush=True)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[object]:
+    """`server(command words, …)` makes a server that has not been launched yet; `{port}` stands for its port."""
+    made: list[ManagedServer] = []
+
+    def make(*command: str, **values) -> ManagedServer:
+        with socket.socket() as trial:
+            trial.bind(("127.0.0.1", 0))
+            port = trial.getsockname()[1]
+        given = {"env": {}, "cwd": None, "ready_s": 20.0, "stop_s": 5.0, "health": "/health"} | values
+        start = Start(command=tuple(word.replace("{port}", str(port)) for word in command), **given)
+        arm = Arm(name="mine", role="baseline", url=f"http://127.0.0.1:{port}")
+        made.append(ManagedServer(arm, start, tmp_path / "server-mine-1.log"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def _serving(server, *more: str, **values) -> ManagedServer:
+    one = server(sys.executable, "-c", SERVES, "{port}", *more, **values)
+    one.launch()
+    assert one.wait_until_healthy(lambda event: None) > 0
+    return one
+
+
+def _gone(pid: int, within_s: float = 5.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while any(process.pid == pid for process in processes()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_it_serves_until_it_is_stopped(server):
+    one = _serving(server)
+    pid = one.pid
+    assert pid is not None
+    assert not one.ended
+    assert os.getpgid(pid) == pid != os.getpgid(0)
+    one.stop()
+    assert one.ended
+    assert not members(pid)
+    assert one.tail(5) == "serving with []"
+    one.stop()  # once more is no error
+
+
+def test_a_port_at_which_something_listens_is_refused_by_name(server):
+    one = _serving(server)
+    with pytest.raises(UsageError, match=rf"Port {one.arm.url.rpartition(':')[2]} of 127\.0\.0\.1 is in use"):
+        refuse_taken_port(one.arm)
+    one.stop()
+    refuse_taken_port(one.arm)
+
+
+@pytest.mark.parametrize("reuse", [0, 1])
+def test_a_port_that_a_loading_server_holds_is_taken(server, reuse):
+    one = server("true")
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        holder.bind(("127.0.0.1", int(one.arm.url.rpartition(":")[2])))
+        with pytest.raises(UsageError, match="is in use"):
+            one.launch()
+    assert one.pid is None
+    refuse_taken_port(one.arm)
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        (("/nonexistent/server",), ["could not be started (/nonexistent/server: No such file or directory)"]),
+        ((sys.executable, "-c", "print('no model'); raise SystemExit(3)"), ["with code 3", "no model"]),
+        ((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"), ["killed by SIGKILL", "It wrote nothing"]),
+        ((sys.executable, "-c", "import time; print('a\\nb', flush=True); time.sleep(99)"),
+         ["was not healthy within 1 s (GET /health: ", "refused", "a\nb"]),
+    ],
+)  # fmt: skip
+def test_one_that_does_not_start_is_shown_with_the_end_of_its_log(server, command, parts):
+    one = server(*command, ready_s=1.0)
+    one.launch()
+    with pytest.raises(StartFailed) as failed:
+        one.wait_until_healthy(lambda event: None)
+    for part in ["The mine server", *parts]:
+        assert part in str(failed.value)
+    assert failed.value.log.name == "server-mine-1.log"
+    assert one.pid is None or not members(one.pid)
+
+
+def test_another_answer_than_200_is_not_healthy(server):
+    script = SERVES.replace("200", "503")
+    one = server(sys.executable, "-c", script, "{port}", ready_s=3.0)
+    one.launch()
+    with pytest.raises(StartFailed, match="GET /health: HTTP 503"):
+        one.wait_until_healthy(lambda event: None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found through the kernel of Linux")
+def test_children_are_ended_even_those_that_left_the_group_or_ignore_the_signal(server, tmp_path):
+    script = (
+        "trap '' TERM; setsid sleep 1001 & setsid sh -c 'setsid sleep 1002 & echo $! >> \"$0\"' \"$0\" &"
+        ' echo $! >> "$0"; sh -c "trap \'\' TERM; sleep 1003" & echo $! >> "$0"; sleep 1; exec "$@"'
+    )
+    pids = tmp_path / "pids"
+    one = server("sh", "-c", script, str(pids), sys.executable, "-c", SERVES, "{port}", stop_s=0.5)
+    one.launch()
+    one.wait_until_healthy(lambda event: None)
+    family = [int(line) for line in pids.read_text().split()] + [p.pid for p in members(one.pid)]
+    assert len(family) >= 4
+    one.stop()
+    assert all(_gone(pid, 0.1) for pid in family)
+
+
+def test_a_bystander_of_the_same_parent_is_left_alone(server):
+    first, second = _serving(server), _serving(server)
+    first.stop()
+    assert second.pid is not None
+    assert members(second.pid)
+    assert not second.ended
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells a server that its keeper was killed")
+def test_a_killed_keeper_takes_its_server_with_it(server):
+    one = _serving(server)
+    pid = one.pid
+    assert pid is not None
+    (keeper,) = {process.parent for process in processes() if process.pid == pid}
+    os.kill(keeper, signal.SIGKILL)
+    assert _gone(pid)
+    assert one.ended
+    one.stop()
+
+
+def test_a_lost_parent_is_enough(server):
+    one = _serving(server)
+    pid = one.pid
+    assert pid is not None
+    assert one._keeper is not None
+    assert one._keeper.stdin is not None
+    one._keeper.stdin.close()  # what the kernel does for a parent that was killed
+    one._keeper.stdin = None
+    assert _gone(pid)
+
+
+def test_secrets_are_hidden_in_the_tail_and_in_the_log_that_stays(server):
+    one = _serving(server, "--api-key", "s3cret", secrets=("s3cret",))
+    assert "s3cret" not in one.tail(5)
+    assert "s3cret" in one.log.read_text()
+    one.stop()
+    assert one.log.read_text() == "serving with ['--api-key', '(hidden)']\n"
+
+
+def test_the_environment_and_folder_are_the_commands_own(server, tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    script = SERVES.replace("print(", "import os; print(os.getcwd(), os.environ['MINE'], ")
+    one = server(sys.executable, "-c", script, "{port}", env={"MINE": "so"}, cwd=folder)
+    one.launch()
+    one.wait_until_healthy(lambda event: None)
+    assert one.tail(1).startswith(f"{folder} so ")
+    assert "MINE" not in os.environ
