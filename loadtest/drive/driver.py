@@ -68,6 +68,7 @@ class Driver:
         while True:
             gevent.sleep(FLUSH_EVERY_S)
             self._requests.flush()
+            self._tell({"event": "beat"})
 
     def close(self) -> None:
         """Write what is left."""
@@ -170,7 +171,7 @@ class Driver:
         self._cells.write(record)
         self._tell({"event": "cell_end", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
                     "index": order, "state": record.state, "reason": record.reason})  # fmt: skip
-        if record.state == "aborted":
+        if record.state != "interrupted":  # a server that died late in a cell fails few requests of that cell
             must_stay_alive(control)
 
     def _drive(self, cell: Cell, target: Target, control: Control | None, experiment: Experiment,

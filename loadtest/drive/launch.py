@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from loadtest.drive.job import Job
 
+SILENT_S = 20.0  # the driver gives a sign of life twice a second, unless something in it never gives way
+HUNG = (
+    f"The scenario kept the driver busy for {SILENT_S:g} s without giving way: an endless loop, or a call that blocks"
+    " the whole process, in a task? The driver was ended."
+)
 STOP_S = 30.0  # a driver that was asked to stop drains this long at most
 
 
@@ -32,6 +38,8 @@ class DriverProcess:
                 stdout=subprocess.PIPE, stderr=errors, start_new_session=True, cwd=Path.cwd(),
             )  # fmt: skip
         self._asked = 0
+        self._read = b""
+        self._beats = self._hung = False
 
     def follow(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """Pass on every event until the driver ends; return its last word, or how it died.
@@ -44,6 +52,9 @@ class DriverProcess:
             try:
                 for line in self._lines():
                     event = json.loads(line)
+                    if event["event"] == "beat":
+                        self._beats = True
+                        continue
                     if event["event"] == "end":
                         last = event
                     tell(event)
@@ -51,6 +62,8 @@ class DriverProcess:
                 break
             except KeyboardInterrupt:
                 self._ask_to_stop()
+        if self._hung:
+            return {"event": "end", "state": "aborted", "kind": "usage", "reason": HUNG}
         return last or {"event": "end", "state": "aborted", "kind": "run", "reason": self._how_it_died(code)}
 
     def answer(self, data: dict[str, Any]) -> None:
@@ -60,9 +73,22 @@ class DriverProcess:
             self._process.stdin.write(json.dumps(data).encode() + b"\n")
             self._process.stdin.flush()
 
-    def _lines(self) -> Any:
+    def _lines(self) -> Iterator[bytes]:
+        """Yield whole lines until the driver closes its side; what was read stays when an interrupt breaks in."""
         assert self._process.stdout is not None
-        return iter(self._process.stdout.readline, b"")
+        source = self._process.stdout.fileno()
+        while True:
+            while (end := self._read.find(b"\n")) >= 0:
+                line, self._read = self._read[:end], self._read[end + 1 :]
+                yield line
+            heard, _, _ = select.select([source], [], [], SILENT_S)
+            if not heard and self._beats:
+                self._hung = True
+                self._signal(signal.SIGKILL)
+            data = os.read(source, 65536) if heard else b""
+            if heard and not data:
+                return
+            self._read += data
 
     def _ask_to_stop(self) -> None:
         self._asked += 1

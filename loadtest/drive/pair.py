@@ -32,23 +32,26 @@ def takes_salt(identity: Identity) -> bool:
 def comparability(
     arms: Sequence[Arm], identities: Mapping[str, Identity], waived: Sequence[str], *, aa: bool
 ) -> list[dict[str, Any]]:
-    """Return the comparability table of two arms. Raises NotComparable for a violation that is not waived."""
+    """Return the comparability table of two arms, with waived violations marked."""
     rows = compare(identities[arms[0].name], identities[arms[1].name])
     rows = [_speculation(row, arms, aa=aa) if row["item"] == SPECULATION else row for row in rows]
-    violations = [row for row in rows if row["kind"] == "violation"]
-    for row in violations:
-        if row["item"] in waived:
+    for row in rows:
+        if row["kind"] == "violation" and row["item"] in waived:
             row["waived"] = True
-    broken = [row for row in violations if not row.get("waived")]
+    return rows
+
+
+def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise NotComparable when the table holds a violation that is not waived."""
+    broken = [row for row in rows if row["kind"] == "violation" and not row.get("waived")]
     if broken:
         lines = "\n".join(
-            f"  {r['item']}: {r['baseline']} on the baseline, {r['candidate']} on the candidate" for r in broken
+            f"  {row['item']}: baseline {row['baseline']}, candidate {row['candidate']}" for row in broken
         )
         raise NotComparable(
             f"The servers differ in more than speculation, so that no difference could be laid to it:\n{lines}\n"
             "Start both alike but for the speculative configuration, or waive an item by name: --waive ITEM."
         )
-    return rows
 
 
 def _speculation(row: dict[str, Any], arms: Sequence[Arm], *, aa: bool) -> dict[str, Any]:

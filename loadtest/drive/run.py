@@ -15,7 +15,7 @@ from typing import Any
 from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.job import Job
 from loadtest.drive.launch import DriverProcess
-from loadtest.drive.pair import comparability, introduce, takes_salt
+from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
 from loadtest.drive.plan import plan_lines
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.truth import agreement, calibration_result
@@ -148,6 +148,7 @@ class _Run:
             waived = self._prepared.options.waive
             self._comparability = comparability(known, self._identities, waived, aa=choice.aa)
         self._write_header()
+        refuse_violations(self._comparability)
 
     def _write_header(self) -> None:
         """Bring the header on disk up to date, from the first time that there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -114,3 +115,10 @@ class Server:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe:
                 pipe.close()
+
+
+def free_port() -> int:
+    """Return a port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

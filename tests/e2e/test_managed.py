@@ -16,7 +16,7 @@ from processes import CHAT, Command, assert_nothing_left, processes_that_mention
 pytestmark = pytest.mark.e2e
 QUICK = ("--window", "1s", "--blocks", "2", "--set", "load.think_time=0", "--set", "generation.max_tokens=24")
 SHORT = ("--levels", "3", *QUICK)
-LONG = ("--levels", "4", "--window", "3s", "--blocks", "4", "--set", "load.think_time=0")
+LONG = ("--levels", "3,5", "--window", "3s", "--blocks", "2", *QUICK[4:])  # two cells of each start
 SIMULATE = '"{python}", "-m", "loadtest.simulate", "--port", "{port}"'
 HANGS = '"{python}", "-c", "import time; print(\'loading\', flush=True); time.sleep(999)"'
 
@@ -161,8 +161,13 @@ def test_servers_that_differ_end_the_run_before_the_candidates_first_cell(loadte
     assert "differ in more than speculation" in command.text
     assert "What was measured before is in" in command.text
     assert {row["arm"] for row in pq.read_table(command.folder / "requests.parquet").to_pylist()} == {"baseline"}
-    assert _run_json(command)["status"] == "aborted"
+    run = _run_json(command)
+    assert run["status"] == "aborted"
+    assert "model" in [row["item"] for row in run["comparability"] if row["kind"] == "violation"]
     assert_nothing_left(command)
+    report = loadtest.run("report", command.folder)
+    assert report.process.returncode == 5, report.text
+    assert "The servers differ in more than speculation: model," in " ".join(report.text.split())
 
 
 def test_a_candidate_that_does_not_start_keeps_what_was_measured(loadtest, servers_file):
@@ -173,18 +178,17 @@ def test_a_candidate_that_does_not_start_keeps_what_was_measured(loadtest, serve
     assert "out of memory" in command.text
     assert pq.read_table(command.folder / "requests.parquet").num_rows > 0
     assert_nothing_left(command)
+    assert loadtest.run("report", command.folder).process.returncode == 5
 
 
 def test_a_server_that_dies_in_a_cell_ends_the_run_with_the_end_of_its_log(loadtest, servers_file):
-    dies = ("import os, subprocess, sys, threading; print('I shall die', flush=True);"
-            " server = subprocess.Popen([sys.executable, '-m', 'loadtest.simulate', *sys.argv[1:]]);"
-            " threading.Timer(9, server.kill).start(); server.wait(); os._exit(7)")  # fmt: skip
-    file = servers_file(baseline=f'"{{python}}", "-c", "{dies}", "--port", "{{port}}"')
-    command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "20s", "--blocks", "2",
-                           "--set", "load.think_time=0", "--servers", file)  # fmt: skip
-    assert command.process.returncode == 5, command.text
+    command = loadtest("run", CHAT, "--out", loadtest.out, *LONG, "--servers", servers_file())
+    folder = command.until_requests()
+    os.kill(_pid_of("loadtest.simulate\0--port", loadtest.out), signal.SIGKILL)
+    assert command.wait() == 5, command.text
     assert "no longer answers" in command.text
-    assert "The baseline server ended by itself; its log ends: I shall die" in " ".join(command.text.split())
+    assert "The baseline server ended by itself; its log ends: {" in " ".join(command.text.split())
+    assert json.loads((folder / "run.json").read_text())["status"] == "aborted"
     assert_nothing_left(command)
 
 
@@ -215,14 +219,18 @@ def test_whatever_is_killed_no_server_is_left(loadtest, servers_file, victim):
         command.process.kill()
         command.process.wait()
     else:
-        (pid,) = [
-            int(entry.parent.name)
-            for entry in Path("/proc").glob("[0-9]*/cmdline")
-            if b"loadtest.drive.driver" in (line := _read(entry)) and str(loadtest.out).encode() in line
-        ]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(_pid_of("loadtest.drive.driver", loadtest.out), signal.SIGKILL)
         assert command.wait() == 5, command.text
     assert_nothing_left(command)
+
+
+def _pid_of(word: str, out: Path) -> int:
+    (pid,) = [
+        int(entry.parent.name)
+        for entry in Path("/proc").glob("[0-9]*/cmdline")
+        if word.encode() in (line := _read(entry)) and str(out).encode() in line
+    ]
+    return pid
 
 
 def _read(path: Path) -> bytes:

@@ -222,6 +222,7 @@ class Mine(LLMUser):
         (SCENARIO.format(body="raise KeyError('mine')"), ["KeyError", "mine", "line 7", "ask"]),
         (SCENARIO.format(body="self.next_session()"), ["names no `source`"]),
         (SCENARIO.format(body="pass"), ["without sending a request"]),
+        (SCENARIO.format(body="while True: pass"), ["without giving way"]),
         (ON_START, ["ZeroDivisionError", "on_start"]),
     ],
 )
