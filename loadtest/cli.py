@@ -96,20 +96,21 @@ def _prepared(**given: Any) -> Any:
 )
 def run(**given: Any) -> None:
     """Drive both servers with the same traffic and say whether, and up to what load, speculation pays."""
-    from rich.console import Console
-
     from loadtest.drive.forecast import announcement
     from loadtest.drive.run import measure, stopping_on_interrupt
     from loadtest.report.progress import Progress
+    from loadtest.report.screen import Screen
 
     given["waive"] = tuple(given["waive"])
     prepared = _prepared(**given)
-    console = Console(highlight=False)
+    screen = Screen(highlight=False)
     for sentence in announcement(prepared, prepared.cells()):
-        console.print(sentence, markup=False)
-    with stopping_on_interrupt(), Progress(console) as progress:
-        folder = measure(prepared, progress.handle)
-    sys.exit(_report(folder, console))
+        screen.print(sentence, markup=False)
+    with stopping_on_interrupt():
+        with Progress(screen) as progress:
+            folder = measure(prepared, progress.handle)
+        code = _report(folder, screen)
+    sys.exit(code)
 
 
 def _report(folder: Path, console: Any) -> int:
@@ -148,9 +149,9 @@ def plan(**given: Any) -> None:
 @click.argument("folder", type=PATH)
 def report(folder: Path) -> None:
     """Judge a run's records again and draw its page again; no server is needed."""
-    from rich.console import Console
+    from loadtest.report.screen import Screen
 
-    sys.exit(_report(folder, Console(highlight=False)))
+    sys.exit(_report(folder, Screen(highlight=False)))
 
 
 @main.command()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -54,6 +55,11 @@ class Interrupted(LoadtestError):
     """The user stopped the run; what was measured is kept."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def unwritable(folder: Path, error: OSError) -> RunError:
+    """Return what to say when a run's folder cannot be written any more."""
+    return RunError(f"{folder} cannot be written: {error.strerror or error}. What was written before is there.")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

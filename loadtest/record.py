@@ -16,6 +16,7 @@ The format is versioned by SCHEMA_VERSION and documented in reports/README.md.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -174,10 +175,12 @@ class RequestWriter:
 
     def flush(self) -> None:
         """Write what has been added since the last flush as one record batch."""
-        if not self._rows:
+        rows = self._rows
+        if not rows:
             return
-        rows, self._rows = self._rows, []
-        self._writer.write_batch(batch_of(rows))
+        batch = batch_of(rows)  # before they are let go: a row that does not fit must not take others with it
+        self._rows = []
+        self._writer.write_batch(batch)
         self.count += len(rows)
 
     def close(self) -> None:
@@ -235,6 +238,15 @@ def finish_requests(folder: Path) -> None:
     (folder / "requests.arrows").unlink(missing_ok=True)
 
 
+def finite(value: Any) -> Any:
+    """Return JSON data with every NaN and infinity replaced by None: JSON has no such numbers."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 class LineWriter:
     """Append JSON objects to a file, one per line, each flushed to the operating system at once."""
 
@@ -245,7 +257,7 @@ class LineWriter:
     def write(self, row: Any) -> None:
         """Write one dataclass instance or mapping."""
         data = row if isinstance(row, Mapping) else asdict(row)
-        self._file.write(json.dumps(data, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.write(json.dumps(finite(data), separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -285,7 +297,7 @@ def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON document whole or not at all."""
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.write_text(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     part.replace(path)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gevent
 from locust.env import Environment
 
+import loadtest
 from loadtest.drive.client import Clock
 from loadtest.drive.context import CellContext
 from loadtest.drive.evidence import TICK_S, Evidence, Sampler, quantile, sample_interval_s, scrape, stream_evidence
@@ -19,6 +21,7 @@ from loadtest.record import CellRecord, Request, Scrape
 from loadtest.servers.control import Control
 from loadtest.servers.counters import is_idle
 
+PACKAGE = str(Path(loadtest.__file__).parent)
 IDLE_POLL_S = 0.05
 SETTLE_S = 5.0  # after the drain: counters follow within a step
 LIVE_EVERY_S = 0.25
@@ -57,6 +60,8 @@ class CellRun:
         environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]
         runner = environment.create_local_runner()
         runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
+        if runner.spawning_greenlet is not None:
+            runner.spawning_greenlet.link_exception(self._on_spawn_error)
         try:
             self._follow()
         finally:
@@ -96,6 +101,9 @@ class CellRun:
         if self._switches.stop or self._switches.cut:
             self.state, self.reason = "interrupted", self._switches.stop
         elif self._scenario_error is not None:
+            self.state, self.reason = "aborted", str(self._scenario_error)
+        elif self.context.phases.warmup_cut and not self.context.phases.issued:
+            self._scenario_error = UsageError("The scenario sent no request: does a task of it call self.chat()?")
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.hopeless:
             self.state = "aborted"
@@ -142,6 +150,10 @@ class CellRun:
     def _on_user_error(self, user_instance: Any, exception: BaseException, tb: Any) -> None:
         if self._scenario_error is None:
             self._scenario_error = scenario_error(exception, tb)
+
+    def _on_spawn_error(self, greenlet: Any) -> None:
+        if self._scenario_error is None:
+            self._scenario_error = scenario_error(greenlet.exception, greenlet.exception.__traceback__)
 
     def _raise_scenario_error(self) -> None:
         if self._scenario_error is not None:
@@ -192,7 +204,7 @@ def scenario_error(exception: BaseException, tb: Any) -> UsageError:
     while tb is not None:
         frames.append((tb.tb_frame.f_code.co_filename, tb.tb_lineno, tb.tb_frame.f_code.co_name))
         tb = tb.tb_next
-    own = [frame for frame in frames if "site-packages" not in frame[0] and "/loadtest/" not in frame[0]]
+    own = [frame for frame in frames if "site-packages" not in frame[0] and not frame[0].startswith(PACKAGE)]
     file, line, function = (own or frames or [("?", 0, "?")])[-1]
     what = f"{type(exception).__name__}: {exception}"
     return UsageError(f"The scenario raised {what} ({file}, line {line}, in {function}).")

@@ -6,6 +6,7 @@ SIGTERM or SIGINT once: issue nothing more, drain, end; twice, or end of stdin: 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -28,7 +29,7 @@ from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
-from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError
+from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.experiment import override
 from loadtest.record import CellRecord, LineWriter, Request, RequestWriter
 from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive
@@ -40,6 +41,7 @@ STAGGER_S = (0.1, 10.0)  # shortest and longest
 CALIBRATION_USERS = 256  # at most: beyond it the null server itself would be the limit
 CALIBRATION_S = 2.0  # length of the calibration's window
 CALIBRATION_TOKENS = 24
+CALIBRATION_WARMUP_S = 10.0
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -50,6 +52,7 @@ class Driver:
     def __init__(self, job: Job, tell: Tell) -> None:
         """Load the scenario and the prompts; nothing is sent."""
         self._job, self._tell = job, tell
+        self.folder = job.folder
         self._clock = Clock(job.origin_ns)
         self.orders = Orders()
         self.switches = self.orders.switches
@@ -139,14 +142,21 @@ class Driver:
         users = min(CALIBRATION_USERS, max(cell.users for cell in self._job.cells))
         target = Target(name=arm.name, endpoint=self._endpoint(arm), model=arm.model, salted=False)
         writer = RequestWriter(self._job.folder / "calibration.arrows")
-        window = Window(min_s=CALIBRATION_S, max_s=CALIBRATION_S, min_requests=1, warmup_requests=0.5)
+        window = Window(
+            min_s=CALIBRATION_S,
+            max_s=CALIBRATION_S,
+            min_requests=1,
+            warmup_requests=0.5,
+            warmup_max_s=CALIBRATION_WARMUP_S,
+        )
         self._tell({"event": "calibration_start", "users": users})
         experiment = override(self._job.experiment, "generation", max_tokens=CALIBRATION_TOKENS)
         experiment = override(override(experiment, "load", think_time=0.0), "window", **asdict(window))
         cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
         record = self._drive(cell, target, None, experiment, writer.add, 0, 0.0)
         writer.close()
-        self._tell({"event": "calibration_end", "users": users, "lateness_p99_s": record.lateness_p99_s,
+        self._tell({"event": "calibration_end", "users": users, "state": record.state, "reason": record.reason,
+                    "lateness_p99_s": record.lateness_p99_s,
                     "client_cpu_ratio": record.client_cpu_ratio, "hub_lag_p99_s": record.hub_lag_p99_s,
                     "coalesced_ratio": record.coalesced_ratio, "window_open_s": record.window_open_s,
                     "window_close_s": record.window_close_s, "scheduling": ask_for_priority()})  # fmt: skip
@@ -211,8 +221,11 @@ def main(arguments: list[str]) -> int:
         tell({"event": "end", "state": "interrupted" if driver.switches.stop or driver.switches.cut else "complete"})
     except LoadtestError as error:
         return _fail(tell, error)
+    except OSError as error:
+        return _fail(tell, unwritable(driver.folder, error))
     finally:
-        driver.close()
+        with contextlib.suppress(OSError):  # it was said above
+            driver.close()
         driver.orders.close()
     return ExitCode.PASS
 

@@ -113,7 +113,7 @@ class DriverProcess:
         if code < 0:
             return f"the driver was killed by {signal.Signals(-code).name}"
         tail = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f"the driver ended with code {code}: {tail[-1] if tail else 'it wrote nothing'} (see {self._log})"
+        return f"the driver ended with code {code}; the last that it wrote: {tail[-1] if tail else 'nothing'}"
 
     def close(self) -> None:
         """Make sure that it has ended."""

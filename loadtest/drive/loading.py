@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from pathlib import Path
@@ -29,6 +30,9 @@ def load_user_class(path: Path) -> type[LLMUser]:
     if len(users) != 1:
         names = ", ".join(item.__name__ for item in users) or "none"
         raise UsageError(f"{path} must define exactly one user class derived from LLMUser; it defines {names}.")
+    pending = [task.__name__ for task in users[0].tasks if inspect.iscoroutinefunction(task)]
+    if pending:
+        raise UsageError(f"{path}: the task {pending[0]} is `async def`; tasks are plain functions whose calls wait.")
     if not users[0].tasks:
         raise UsageError(f"{path}: {users[0].__name__} has no task; mark a method with @task.")
     return cast(type[LLMUser], users[0])
@@ -47,7 +51,7 @@ def _import(path: Path) -> ModuleType:
         raise
     except SyntaxError as error:
         raise UsageError(f"{path}, line {error.lineno}: not valid Python ({error.msg}).") from error
-    except (Exception, SystemExit) as error:  # a scenario is a program: whatever it raises is its own
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # a scenario may raise anything
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f", line {lines[-1].lineno}" if lines else ""
         raise UsageError(f"{path}{where}: importing the scenario raised {type(error).__name__}: {error}.") from error

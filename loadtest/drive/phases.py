@@ -42,11 +42,13 @@ class Phases:
         self._due_in_window = 0
         self._open_in_window = 0
         self.in_flight = 0
+        self.issued = 0
         self._stopped = False
 
     def due(self, due_s: float) -> None:
         """A request fell due."""
         self.in_flight += 1
+        self.issued += 1
         if self._in_window(due_s):
             self._due_in_window += 1
             self._open_in_window += 1

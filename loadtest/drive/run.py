@@ -20,7 +20,7 @@ from loadtest.drive.plan import plan_lines
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.truth import agreement, calibration_result
 from loadtest.drive.turns import Managed, Turns
-from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError
+from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
 from loadtest.record import finish_requests, read_requests, write_json
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.identity import Identity
@@ -42,12 +42,15 @@ def measure(prepared: Prepared, tell: Tell) -> Path:
     try:
         with ExitStack() as stack:
             return _Run(prepared, tell, folder, stack).measure(started, origin_ns)
+    except OSError as error:
+        raise unwritable(folder, error) from error
     except LoadtestError as error:
         _remove_if_empty(folder, error.log if isinstance(error, StartFailed) else None)
         raise
     except KeyboardInterrupt:
-        _remove_if_empty(folder)
-        raise Interrupted("Stopped before the first request; nothing was measured.") from None
+        if _remove_if_empty(folder):
+            raise Interrupted("Stopped before the first request; nothing was measured.") from None
+        raise Interrupted(f"Stopped. What was measured is in {folder}: loadtest report {folder}") from None
 
 
 def _make_folder(out: Path, started: datetime, name: str) -> Path:
@@ -67,16 +70,20 @@ def _make_folder(out: Path, started: datetime, name: str) -> Path:
     raise UsageError(f"--out {out} already holds 100 runs of this second.")
 
 
-def _remove_if_empty(folder: Path, keep: Path | None = None) -> None:
-    """Remove the folder of a run that measured nothing, all but the log to keep; one that holds requests stays."""
-    if (folder / "requests.parquet").exists():
-        return
+def _remove_if_empty(folder: Path, keep: Path | None = None) -> bool:
+    """Remove the folder of a run that measured nothing, all but the log to keep; return whether it was one.
+
+    A folder that holds requests stays, in whichever form they are.
+    """
+    if _has_requests(folder):
+        return False
     if keep is None:
         shutil.rmtree(folder, ignore_errors=True)
-        return
+        return True
     for path in folder.iterdir():
         if path.name != keep.name:
             path.unlink(missing_ok=True)
+    return True
 
 
 class _Run:
@@ -133,6 +140,7 @@ class _Run:
         self._stack.callback(driver.close)
         turns = Turns(prepared, self._managed, self._meet) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
+        hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
         if driver.asked_to_stop:
             last = last | {"state": "interrupted", "reason": "stopped by the user"}
         elif last["state"] == "aborted":
@@ -166,6 +174,8 @@ class _Run:
             if event["event"] == "calibration_end":
                 truth = self._folder / f"truth-{NULL}.jsonl"
                 self._header["calibration"] = calibration_result(self._folder, event, truth, origin_ns)
+                if event["state"] != "complete":
+                    self._header["notes"].append(f"The client could not be calibrated: {event['reason']}.")
                 self._write_header()
                 self._processes.pop(NULL).stop()
             self._tell(event)
@@ -218,6 +228,9 @@ def _late_ratio(arm: Arm) -> float | None:
     return data["late_steps"] / data["steps"] if data and data.get("steps") else None
 
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 @contextmanager
 def stopping_on_interrupt() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything."""
@@ -225,9 +238,15 @@ def stopping_on_interrupt() -> Iterator[None]:
     def raise_interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, raise_interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, raise_interrupt) for number in INTERRUPTS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def hold_interrupts() -> None:
+    """Ignore interrupts until `stopping_on_interrupt` ends: the run has, and its records are being completed."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)

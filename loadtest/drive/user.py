@@ -61,7 +61,9 @@ class LLMUser(User):
         def run_user(user: LLMUser) -> None:  # Locust reads the user from the greenlet's first argument
             user._sleep_until(user._start_s)
             try:
-                user.run()
+                user.run()  # type: ignore[no-untyped-call]
+            except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # a scenario may raise anything
+                self.environment.events.user_error.fire(user_instance=user, exception=error, tb=error.__traceback__)
             finally:
                 user._client.close()
 
@@ -141,7 +143,7 @@ class LLMUser(User):
             raise StopUser
         request = Request(
             cell=cell.cell.cell, arm=cell.target.name, level=cell.cell.level, block=cell.cell.block,
-            user=self.number, session=self.session_key.number, turn=self._turn, category=category,
+            user=self.number, session=self.session_key.number, turn=self._turn, category=str(category),
             body_hash=body_hash(body), due_s=due_s,
         )  # fmt: skip
         self._turn += 1

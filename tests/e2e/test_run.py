@@ -136,14 +136,47 @@ def test_a_second_interrupt_ends_at_once_and_keeps_the_records(loadtest):
     assert_nothing_left(command)
 
 
+def test_impatient_interrupts_never_cost_what_was_measured(loadtest):
+    command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "2s", "--blocks", "9")
+    folder = command.until_requests()
+    for _ in range(4):
+        command.process.send_signal(signal.SIGINT)
+        time.sleep(0.15)
+    assert command.wait() == 130, command.text
+    assert "Traceback" not in command.text
+    assert pq.read_table(folder / "requests.parquet").num_rows > 0
+    assert _json(folder / "run.json")["status"] == "interrupted"
+    assert_nothing_left(command)
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
+    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT)
+    command.process.stdout.readline()
+    command.process.stdout.close()
+    code = command.process.wait(120)
+    assert code in (0, 3, 4)
+    assert _json(command.folder / "run.json")["status"] == "complete"
+    assert _json(command.folder / "verdict.json")["decision"]["exit_code"] == code
+
+
+def test_a_null_server_that_dies_is_noted_and_the_run_goes_on(loadtest):
+    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT)
+    deadline = time.monotonic() + 60
+    while not (found := _pids_of("--world null", str(loadtest.out))):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    while not list(loadtest.out.glob("*/calibration.arrows")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(found[0], signal.SIGKILL)
+    assert command.wait(120) in (0, 3, 4), command.text
+    assert any("could not be calibrated" in note for note in _json(command.folder / "run.json")["notes"])
+
+
 def test_a_killed_driver_leaves_readable_records_and_no_process(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "2s", "--blocks", "9")
     folder = command.until_requests()
-    (pid,) = [
-        int(entry.parent.name)
-        for entry in Path("/proc").glob("[0-9]*/cmdline")
-        if b"loadtest.drive.driver" in _read(entry) and str(loadtest.out).encode() in _read(entry)
-    ]
+    (pid,) = _pids_of("loadtest.drive.driver", str(loadtest.out))
     os.kill(pid, signal.SIGKILL)
     assert command.wait() == 5, command.text
     assert "SIGKILL" in command.text
@@ -152,11 +185,17 @@ def test_a_killed_driver_leaves_readable_records_and_no_process(loadtest):
     assert_nothing_left(command)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+def _pids_of(*words: str) -> list[int]:
+    """Return the processes whose command line holds all the words."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(int(entry.parent.name))
+    return found
 
 
 def test_a_killed_parent_leaves_no_process(loadtest):
@@ -199,6 +238,11 @@ class Mine(LLMUser):
 """
 
 
+OWN_INIT = """    def __init__(self, environment):
+        pass
+
+    @task"""
+
 ON_START = """
 from loadtest.scenario import LLMUser, task
 
@@ -223,6 +267,15 @@ class Mine(LLMUser):
         (SCENARIO.format(body="self.next_session()"), ["names no `source`"]),
         (SCENARIO.format(body="pass"), ["without sending a request"]),
         (SCENARIO.format(body="while True: pass"), ["without giving way"]),
+        (SCENARIO.format(body="import sys; sys.exit(3)"), ["SystemExit: 3", "line 7"]),
+        (SCENARIO.format(body="raise KeyboardInterrupt"), ["KeyboardInterrupt", "line 7"]),
+        (SCENARIO.format(body="self.think(1e9)"), ["without sending a request"]),
+        (SCENARIO.replace("def ask", "async def ask").format(body="pass"), ["`async def`"]),
+        (
+            SCENARIO.format(body="pass").replace("    @task", "    def __init__(self, e): pass\n\n    @task"),
+            ["AssertionError"],
+        ),
+        ("raise KeyboardInterrupt\n", ["line 1", "KeyboardInterrupt"]),
         (ON_START, ["ZeroDivisionError", "on_start"]),
     ],
 )

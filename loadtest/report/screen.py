@@ -1,0 +1,19 @@
+"""The console of a run: it goes on in silence when nobody reads it any more."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+
+class Screen(Console):
+    """A console that a closed pipe or terminal does not end: the run's records matter more than its words."""
+
+    def on_broken_pipe(self) -> None:
+        """Write to nowhere from now on, where Rich would end the program."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
