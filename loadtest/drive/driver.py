@@ -84,6 +84,7 @@ class Driver:
 
     def walk(self) -> None:
         """Probe the servers, calibrate the client, then run every cell until the end or a stop."""
+        self._tell({"event": "beat"})  # from here on silence means that something does not give way
         for note in self._prompts.notes if self._prompts else ():
             self._tell({"event": "note", "text": note})
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started

@@ -18,8 +18,8 @@ def _said(*events: dict) -> list[str]:
 
 
 def test_a_start_its_wait_and_its_health_are_said_and_the_wait_not_too_often():
-    waits = [{"event": "server_wait", "arm": "draft", "waited_s": s, "ready_s": 600.0, "line": "loading \x1b[31m weights"}
-             for s in (2.0, 18.0, 20.5, 22.0, 40.0, 41.0)]  # fmt: skip
+    wait = {"event": "server_wait", "arm": "draft", "ready_s": 600.0, "line": "loading \x1b[31m weights"}
+    waits = [wait | {"waited_s": s} for s in (2.0, 18.0, 20.5, 22.0, 40.0, 41.0)]
     lines = _said(
         {"event": "server_start", "arm": "draft", "start": 2, "starts": 4, "url": "http://a:1"},
         *waits,
