@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from loadtest.analyse.judge import judge
 from loadtest.analyse.verdict import as_json
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, CellRecord, LineWriter, write_json
+from loadtest.record import REQUEST_SCHEMA, CellRecord, LineWriter, Request, write_json
 from loadtest.settings import Experiment, Load
 
 LEVELS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -77,7 +78,8 @@ def cell_table(rng: np.random.Generator, number: int, arm: str, level: float, bl
         "chunk_s": pa.ListArray.from_arrays(offsets, pa.array(arrivals.ravel())),
         "chunk_tokens": pa.ListArray.from_arrays(offsets, pa.array(np.ones(n * chunks, dtype=np.int32))),
     }  # fmt: skip
-    arrays = [pa.nulls(n, f.type) if f.name not in columns else _array(columns[f.name], f.type) for f in REQUEST_SCHEMA]
+    absent = asdict(Request())
+    arrays = [_array(columns.get(f.name, [absent[f.name]] * n), f.type) for f in REQUEST_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=REQUEST_SCHEMA)
 
 

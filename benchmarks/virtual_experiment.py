@@ -1,6 +1,6 @@
 """How fast a whole experiment runs in virtual time: plan, cells, both arms, records and their table.
 
-    python benchmarks/virtual_experiment.py
+python benchmarks/virtual_experiment.py
 """
 
 from __future__ import annotations

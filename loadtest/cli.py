@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import loadtest
-from loadtest.errors import ExitCode, LoadtestError
+from loadtest.errors import ExitCode, LoadtestError, UsageError
 
 PATH = click.Path(path_type=Path)
 
@@ -122,7 +122,10 @@ def _report(folder: Path, console: Any) -> int:
     from loadtest.report.terminal import print_summary
 
     header, judgement = read_run(folder), judge(folder)
-    write_json(folder / "verdict.json", as_json(judgement))
+    try:
+        write_json(folder / "verdict.json", as_json(judgement))
+    except OSError as error:
+        raise UsageError(f"{folder / 'verdict.json'} cannot be written: {error.strerror}.") from error
     write_summary(folder, header, judgement)
     page = write_page(folder, header, judgement)
     print_summary(console, header, judgement, page)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from loadtest.errors import UsageError, nearest
-from loadtest.settings import Experiment
+from loadtest.settings import Experiment, shown
 
 SECTIONS: dict[str, type] = {f.name: cast(type, f.default_factory) for f in fields(Experiment)}
 
@@ -38,11 +38,17 @@ def _read(path: Path) -> str:
 
 def from_toml(source: str, name: str) -> Experiment:
     """Parse the text of a NAME.toml; `name` stands in messages."""
+    return _apply(Experiment(), parse_toml(source, name), name, source)
+
+
+def parse_toml(source: str, name: str) -> dict[str, Any]:
+    """Return a TOML document; `name` stands in messages. Raises UsageError."""
     try:
-        document = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(source)
+    except RecursionError:
+        raise UsageError(f"{name} is not valid TOML: it is nested too deep.") from None
+    except ValueError as error:  # not TOML, or a number of more digits than Python reads
         raise UsageError(f"{name} is not valid TOML: {error}.") from error
-    return _apply(Experiment(), document, name, source)
 
 
 def with_assignments(experiment: Experiment, assignments: Iterable[str]) -> Experiment:
@@ -51,16 +57,21 @@ def with_assignments(experiment: Experiment, assignments: Iterable[str]) -> Expe
         path, separator, value = word.partition("=")
         section, dot, name = path.strip().partition(".")
         if not separator or not dot:
-            raise UsageError(f"--set {word!r}: write section.key=value, such as --set generation.max_tokens=128.")
+            raise UsageError(f"--set {shown(word)}: write section.key=value, such as --set generation.max_tokens=128.")
         experiment = _apply(experiment, {section: {name: _toml_value(value.strip())}}, "--set", word)
     return experiment
 
 
 def _toml_value(word: str) -> Any:
     try:
-        return tomllib.loads(f"value = {word}")["value"]
-    except tomllib.TOMLDecodeError:
+        document = parse_toml(f"value = {word}", "--set")
+    except UsageError:
+        if not word.isprintable():
+            raise UsageError(f"--set {shown(word)}: a value that is not TOML must be one printable word.") from None
         return word
+    if len(document) != 1:
+        raise UsageError(f"--set {shown(word)}: one --set gives one setting; write a --set for each.")
+    return document["value"]
 
 
 def override(experiment: Experiment, section: str, **values: Any) -> Experiment:
@@ -93,7 +104,7 @@ def _checked(section: str, values: Mapping[str, Any], name: str, source: str) ->
             checked[key] = known[key].metadata["check"](value)
         except ValueError as allowed:
             raise UsageError(
-                f"{name}{_line(source, key)}: {section}.{key} is {value!r}; it must be {allowed}."
+                f"{name}{_line(source, key)}: {section}.{key} is {shown(value)}; it must be {allowed}."
             ) from None
     return checked
 

@@ -15,19 +15,22 @@ The format is versioned by SCHEMA_VERSION and documented in reports/README.md.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadtest.errors import UsageError
+from loadtest.reading import check_header, checked, columns_of, is_count, numbered_lines, parsed, read_text, row_of
 
 SCHEMA_VERSION = 1
 FLUSH_ROWS = 2000  # a batch is written at the latest after a second (the driver's timer) or at this many rows
@@ -117,6 +120,16 @@ STREAM_SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCell:
+    """One cell of plan.jsonl: an arm at a level in a block."""
+
+    cell: int
+    block: int
+    level: float
+    arm: str
+
+
 @dataclass(slots=True, kw_only=True)
 class CellRecord:
     """One cell as it was run: an arm at a level in a block. Absent figures are None, never 0."""
@@ -200,33 +213,32 @@ def batch_of(rows: list[Request]) -> pa.RecordBatch:
 def read_requests(folder: Path) -> pa.Table:
     """Read the requests of a run: the Parquet file, else the Arrow stream as far as it is whole.
 
-    Dictionary columns come back dictionary-encoded (REQUEST_SCHEMA).
+    Dictionary columns come back dictionary-encoded (REQUEST_SCHEMA). Raises UsageError for a file that is damaged.
     """
     parquet, stream = folder / "requests.parquet", folder / "requests.arrows"
     if parquet.exists():
-        try:
-            table = pq.read_table(parquet)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UsageError(f"{parquet} cannot be read as Parquet ({error}); it may be cut short.") from error
-    elif stream.exists():
-        table = _read_stream(stream)
-    else:
-        raise UsageError(f"{folder} holds neither requests.parquet nor requests.arrows: is it a run folder?")
-    missing = [f.name for f in REQUEST_SCHEMA if f.name not in table.column_names]
-    if missing:
-        raise UsageError(f"the requests of {folder} lack the column(s) {', '.join(missing)}: not written by loadtest?")
-    return table.select(REQUEST_SCHEMA.names).cast(REQUEST_SCHEMA)
+        return columns_of(_read_parquet(parquet), REQUEST_SCHEMA, parquet)
+    if stream.exists():
+        return columns_of(_read_stream(stream), REQUEST_SCHEMA, stream)
+    raise UsageError(f"{folder} holds neither requests.parquet nor requests.arrows: is it a run folder?")
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        with path.open("rb") as source:
+            return pq.read_table(source)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as Parquet ({error}); it may be cut short.") from error
 
 
 def _read_stream(path: Path) -> pa.Table:
     batches: list[pa.RecordBatch] = []
-    with path.open("rb") as source:
-        try:
-            reader = pa.ipc.open_stream(source)
-            batches.extend(iter(reader))
-        except (pa.ArrowInvalid, OSError, EOFError):
-            pass  # a kill cuts the last batch; what came before it is whole
-    return pa.Table.from_batches(batches, schema=STREAM_SCHEMA)
+    try:
+        with path.open("rb") as source, suppress(pa.ArrowException, OSError, EOFError):
+            batches.extend(iter(pa.ipc.open_stream(source)))  # a kill cuts the last batch; what came before is whole
+        return pa.Table.from_batches(batches, schema=None if batches else STREAM_SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as an Arrow stream ({error}).") from error
 
 
 def finish_requests(folder: Path) -> None:
@@ -267,50 +279,73 @@ class LineWriter:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a line file; a cut last line is left out. A missing file yields nothing."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not line.endswith("\n"):
-                return
-            try:
-                yield cast(dict[str, Any], json.loads(line))
-            except json.JSONDecodeError as error:
-                raise UsageError(f"{path} holds a line that is not JSON: {line[:60]!r} ({error.msg}).") from error
+    for _, row in numbered_lines(path):
+        yield row
 
 
 def read_cells(folder: Path) -> list[CellRecord]:
-    """Read cells.jsonl."""
-    return [CellRecord(**_known(CellRecord, row)) for row in read_lines(folder / "cells.jsonl")]
+    """Read cells.jsonl. Raises UsageError for a value that no run writes, and for a cell that stands there twice."""
+    cells: list[CellRecord] = []
+    known: dict[object, int] = {}
+    for where, row in numbered_lines(folder / "cells.jsonl"):
+        cell = row_of(CellRecord, row, where)
+        _check_place(cell, where)
+        for key in (cell.cell, (cell.arm, cell.level, cell.block)):
+            if key in known:
+                raise UsageError(f"{where} repeats the cell of line {known[key]}: {cell.arm} at {cell.level:g} users.")
+            known[key] = len(cells) + 1
+        cells.append(cell)
+    return cells
+
+
+def read_plan(folder: Path, run: Mapping[str, Any]) -> list[PlannedCell] | None:
+    """Read plan.jsonl; None where the run has none. Raises UsageError when it is not the plan named in the header."""
+    path, told = folder / "plan.jsonl", run.get("plan_sha256")
+    if not path.exists():
+        if told:
+            raise UsageError(f"{path} is missing: whether every cell was measured cannot be said without it.")
+        return None
+    text = read_text(path)
+    if told and hashlib.sha256(text.encode()).hexdigest() != told:
+        raise UsageError(f"{path} is not the plan of this run: its SHA-256 differs from `plan_sha256` in run.json.")
+    plan = []
+    for where, row in numbered_lines(path):
+        plan.append(row_of(PlannedCell, row, where))
+        _check_place(plan[-1], where)
+    return plan
+
+
+def _check_place(cell: CellRecord | PlannedCell, where: str) -> None:
+    """Refuse a number, arm, level or block that no plan holds."""
+    checked(cell.arm, bool, "the name of an arm", where, "arm")
+    checked(cell.level, lambda value: value > 0, "above 0", where, "level")
+    for name in ("cell", "block"):
+        checked(getattr(cell, name), lambda value: value >= 0, "0 or more", where, name)
 
 
 def read_scrapes(folder: Path) -> list[Scrape]:
-    """Read server.jsonl."""
-    return [Scrape(**_known(Scrape, row)) for row in read_lines(folder / "server.jsonl")]
-
-
-def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
-    names = kind.__dataclass_fields__  # type: ignore[attr-defined]  # both callers pass dataclasses
-    return {key: value for key, value in row.items() if key in names}
+    """Read server.jsonl. Raises UsageError for a value that no run writes."""
+    return [row_of(Scrape, row, where) for where, row in numbered_lines(folder / "server.jsonl")]
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON document whole or not at all."""
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    part.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes JSON's own escape
     part.replace(path)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Read run.json, refusing a folder that is none and a schema newer than this program."""
+    """Read run.json, refusing a folder that is none, a schema that is not known, and values of the wrong kind."""
     path = folder / "run.json"
     if not path.is_file():
         raise UsageError(f"{folder} holds no run.json: give a run's folder, such as reports/20261129T210000Z-chat.")
-    try:
-        run = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
-        version = run["schema"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is not a run header: {error!r}.") from error
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
+    run = parsed(read_text(path), str(path))
+    version = run.get("schema")
+    if version is None or not is_count(version):
+        raise UsageError(f"{path} is not a run header: its `schema` is {version!r}.")
+    if not 1 <= version <= SCHEMA_VERSION:
         raise UsageError(f"{path} has schema {version!r}; this loadtest reads up to {SCHEMA_VERSION}: use a newer one.")
+    check_header(run, str(path))
     return run

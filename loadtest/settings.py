@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Check = Callable[[Any], Any]
+LARGEST = 1e300  # leaves room for sums and products
+DEEPEST = 32  # tables and lists within each other
 
 
 def key(default: T, check: Check, doc: str) -> T:
@@ -23,13 +25,23 @@ def key(default: T, check: Check, doc: str) -> T:
     return field(metadata={"check": check, "doc": doc}, **factory)  # type: ignore[no-any-return]
 
 
+def shown(value: Any, longest: int = 120) -> str:
+    """Return a value as a message shows it, cut to `longest` characters."""
+    try:
+        word = repr(value)
+    except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
+        return "a value too long to show"
+    return word if len(word) <= longest else word[: longest - 1] + "…"
+
+
 def number(low: float = -math.inf, high: float = math.inf, *, above: float | None = None) -> Check:
     """Accept a finite number in [low, high], and greater than `above` when given."""
     floor = f"above {above:g}" if above is not None else f"at least {low:g}" if low > -math.inf else ""
     allowed = " and ".join(part for part in (floor, f"at most {high:g}" if high < math.inf else "") if part)
 
     def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        # Compared, not converted: a whole number may be greater than any float.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
             raise ValueError(f"a number{' ' + allowed if allowed else ''}")
         if not low <= value <= high or (above is not None and value <= above):
             raise ValueError(f"a number {allowed}")
@@ -62,9 +74,14 @@ def choice(*allowed: str) -> Check:
 
 def text(value: Any) -> str:
     """Accept a string."""
-    if not isinstance(value, str):
-        raise ValueError("a string")
+    if not isinstance(value, str) or not _is_unicode(value):
+        raise ValueError("a string of Unicode text")
     return value
+
+
+def _is_unicode(word: str) -> bool:
+    """Return whether a word can be sent and written: bytes that are no UTF-8 arrive as lone surrogates."""
+    return not any("\ud800" <= c <= "\udfff" for c in word)
 
 
 def flag(value: Any) -> bool:
@@ -81,16 +98,33 @@ def optional(check: Check) -> Check:
 
 def strings(value: Any) -> tuple[str, ...]:
     """Accept a list of strings."""
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) and item for item in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(item, str) and item and _is_unicode(item) for item in value
+    ):
         raise ValueError("a list of non-empty strings")
     return tuple(value)
 
 
 def table(value: Any) -> dict[str, Any]:
-    """Accept a table of any keys."""
-    if not isinstance(value, dict):
-        raise ValueError("a table")
+    """Accept a table of any keys, with values that JSON has."""
+    if not isinstance(value, dict) or not _is_json(value, DEEPEST):
+        raise ValueError(
+            "a table of texts, numbers of at most 64 bits, true, false, lists and tables: it goes into JSON"
+        )
     return dict(value)
+
+
+def _is_json(value: Any, deeper: int) -> bool:
+    """Return whether JSON can hold a value from TOML: no dates, no NaN, no whole number beyond 64 bits."""
+    if isinstance(value, dict):
+        return deeper > 0 and all(_is_unicode(name) and _is_json(inner, deeper - 1) for name, inner in value.items())
+    if isinstance(value, list):
+        return deeper > 0 and all(_is_json(inner, deeper - 1) for inner in value)
+    if isinstance(value, str):
+        return _is_unicode(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or (isinstance(value, int) and -(2**63) <= value < 2**64)
 
 
 MAX_LEVEL = 16384
@@ -103,8 +137,8 @@ def levels(value: Any) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_LEVELS:
         raise ValueError(allowed)
     for item in value:
-        is_number = isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item)
-        if not is_number or item != int(item) or not 1 <= item <= MAX_LEVEL:
+        is_number = isinstance(item, int | float) and not isinstance(item, bool)
+        if not is_number or not 1 <= item <= MAX_LEVEL or item != int(item):
             raise ValueError(allowed)
     if len(set(value)) != len(value):
         raise ValueError(allowed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +29,11 @@ class Zone:
 
 
 def zones(curve: Curve, threshold: float) -> list[Zone]:
-    """Return the zones of a curve in ascending order of load; levels without an interval are left out."""
+    """Return the zones of a curve in ascending order of load; levels without an interval are left out.
+
+    A zone above or below holds a tested level whose own interval is: between two levels the interval is narrower than
+    at either, since their errors are independent, and what it alone claims was shown at no load.
+    """
     known = ~np.isnan(curve.half)
     loads, mean, half = curve.levels[known], curve.mean[known] - math.log(threshold), curve.half[known]
     if not len(loads):
@@ -47,7 +51,21 @@ def zones(curve: Curve, threshold: float) -> list[Zone]:
                 found[-1] = replace(found[-1], high=high)
             else:
                 found.append(Zone(low=low, high=high, state=state))
-    return found
+    states = [_state(float(m), float(h)) for m, h in zip(mean, half, strict=True)]
+    return _shown([float(load) for load in loads], states, found)
+
+
+def _shown(loads: Sequence[float], states: Sequence[int], found: Sequence[Zone]) -> list[Zone]:
+    """Return zones in which what no tested level shows is open, neighbours of one state joined."""
+    kept: list[Zone] = []
+    for zone in found:
+        inside = [state for load, state in zip(loads, states, strict=True) if zone.low <= load <= zone.high]
+        state = zone.state if zone.state in inside else WITHIN
+        if kept and kept[-1].state == state:
+            kept[-1] = replace(kept[-1], high=zone.high)
+        else:
+            kept.append(replace(zone, state=state))
+    return kept
 
 
 def _state(mean: float, half: float) -> int:

@@ -56,8 +56,11 @@ def _shaped(found: tuple[float, float, Floats] | None, turn: Callable[[float], f
     return Estimate(value=turn(mean), low=turn(mean - half), high=turn(mean + half), n=len(sample))
 
 
-def fit_curve(samples: Mapping[float, Sequence[float]]) -> Curve:
-    """Return mean and 95 % half-width of the paired values of each level, the variance pooled over levels."""
+def fit_curve(samples: Mapping[float, Sequence[float]], *, restarted: bool = False) -> Curve:
+    """Return mean and 95 % half-width of the paired values of each level, the variance pooled over levels.
+
+    `restarted`: each block was a start of the servers of its own.
+    """
     levels = sorted(level for level, values in samples.items() if len(values))
     arrays = tuple(np.asarray(samples[level], dtype=float) for level in levels)
     loads = np.array(levels, dtype=float)
@@ -66,7 +69,7 @@ def fit_curve(samples: Mapping[float, Sequence[float]]) -> Curve:
     return Curve(
         levels=loads,
         mean=np.array([np.mean(a) for a in arrays]),
-        half=half_widths(loads, arrays),
+        half=half_widths(loads, arrays, restarted=restarted),
         samples=arrays,
     )
 
@@ -93,14 +96,15 @@ def log_ratios(pairs: Mapping[float, Sequence[tuple[float, float]]], better: str
     }
 
 
-def curve_of(figures: Figures, baseline: str, candidate: str, metric: Metric) -> Curve:
+def curve_of(figures: Figures, baseline: str, candidate: str, metric: Metric, *, restarted: bool = False) -> Curve:
     """Return the speed-up curve of a metric, in logarithms."""
-    return fit_curve(log_ratios(paired(figures, baseline, candidate, metric.name), metric.better))
+    ratios = log_ratios(paired(figures, baseline, candidate, metric.name), metric.better)
+    return fit_curve(ratios, restarted=restarted)
 
 
-def curves(figures: Figures, baseline: str, candidate: str) -> dict[str, Curve]:
+def curves(figures: Figures, baseline: str, candidate: str, *, restarted: bool = False) -> dict[str, Curve]:
     """Return the speed-up curve of every metric whose arms are compared by a ratio."""
-    return {m.name: curve_of(figures, baseline, candidate, m) for m in METRICS if m.has_ratio}
+    return {m.name: curve_of(figures, baseline, candidate, m, restarted=restarted) for m in METRICS if m.has_ratio}
 
 
 def speedups(by_metric: Mapping[str, Curve]) -> tuple[Speedup, ...]:

@@ -170,7 +170,7 @@ def _headline(evidence: Evidence, states: Sequence[str], answer: Answer, limit: 
 def _best(evidence: Evidence) -> str:
     curve = evidence.curve
     if not len(curve.levels):
-        return ""
+        return next((said for level in evidence.levels if (said := _broken(evidence, level))), "")
     level = float(curve.levels[int(curve.mean.argmax())])
     broken = _broken(evidence, level)
     return f": the best speed-up is {wording.ratio(curve.ratio(level))}, at {wording.users(level)}{broken}"
@@ -197,12 +197,15 @@ def _recommendation(answer: Answer, limit: BreakEven) -> str:
 
 
 def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
-    """Say why levels are open."""
+    """Say why levels are open, and which a guard alone stops."""
     threshold, found = 1 + evidence.rules.min_gain, []
     for level, state in zip(evidence.levels, states, strict=True):
+        ratio = evidence.curve.ratio(level)
+        if state == NOT and (ratio.high is None or ratio.high >= threshold):
+            broken = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
+            found.append(f"At {wording.users(level)} {' and '.join(broken)}.")
         if state != OPEN:
             continue
-        ratio = evidence.curve.ratio(level)
         missing = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.NO_DATA]
         if ratio.value is None:
             found.append(f"At {wording.users(level)} no valid pair of cells exists.")

@@ -14,6 +14,7 @@ from loadtest.analyse.against_itself import judge_against_itself
 from loadtest.analyse.breakeven import Translation, break_even, translated
 from loadtest.analyse.cells import cell_facts, cell_view
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
+from loadtest.analyse.damage import run_damage
 from loadtest.analyse.decide import EXITS, Evidence, decide
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
 from loadtest.analyse.guards import by_arm_level, guards
@@ -32,14 +33,24 @@ from loadtest.analyse.summary import Measured, arm_levels, measure
 from loadtest.analyse.table import Requests, derive
 from loadtest.analyse.validity import LOAD_REACHED, Mark, cell_marks
 from loadtest.experiment import from_document
-from loadtest.record import CellRecord, Scrape, read_cells, read_requests, read_run, read_scrapes
+from loadtest.record import (
+    CellRecord,
+    PlannedCell,
+    Scrape,
+    read_cells,
+    read_plan,
+    read_requests,
+    read_run,
+    read_scrapes,
+)
 from loadtest.settings import Experiment
 
 
 def judge(folder: Path) -> Judgement:
     """Judge the run in a folder. Raises UsageError when it holds none, or one of a newer schema."""
     run = read_run(folder)
-    return judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder))
+    plan = read_plan(folder, run)
+    return judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder), plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +68,7 @@ class _Analysed:
     measured: Mapping[int, Measured]
     scrapes: ByCell
     rows: tuple[ArmLevel, ...]
+    damage: tuple[str, ...]
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -69,9 +81,10 @@ class _Analysed:
 
 
 def judge_data(
-    run: Mapping[str, Any], cells: Sequence[CellRecord], scrapes: Sequence[Scrape], requests_table: pa.Table
-) -> Judgement:
-    """Judge what a run left: its header, cells, scrapes and requests (REQUEST_SCHEMA)."""
+    run: Mapping[str, Any], cells: Sequence[CellRecord], scrapes: Sequence[Scrape], requests_table: pa.Table,
+    plan: Sequence[PlannedCell] | None = None,
+) -> Judgement:  # fmt: skip
+    """Judge what a run left: its header, cells, scrapes, requests (REQUEST_SCHEMA) and plan, where it has one."""
     experiment = from_document(run["experiment"])
     requests = derive(requests_table, cells, experiment.decision.reading_pace)
     grouped = scrapes_by_cell(scrapes)
@@ -84,7 +97,7 @@ def judge_data(
     analysed = _Analysed(
         run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=cells, valid=valid,
         levels=levels, requests=requests, measured=measured, scrapes=grouped,
-        rows=arm_levels(requests, valid, measured, grouped, arms, levels),
+        rows=arm_levels(requests, valid, measured, grouped, arms, levels), damage=run_damage(cells, plan, requests),
     )  # fmt: skip
     views = tuple(cell_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
     return _alone(analysed, views) if candidate is None else _compared(analysed, views)
@@ -95,7 +108,7 @@ def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
         RunFacts(
             run=a.run, baseline=a.baseline, candidate=a.candidate, cells=a.cells, valid=a.valid, measured=a.measured,
             arm_levels=a.rows, counters={arm: window_growth(a.of(arm), a.scrapes) for arm in a.arms},
-            bodies_differ=pairs.bodies_differ if pairs else 0, pairs=pairs.count if pairs else 0,
+            bodies_differ=pairs.bodies_differ if pairs else 0, pairs=pairs.count if pairs else 0, damage=a.damage,
         )
     )  # fmt: skip
 
@@ -120,7 +133,9 @@ def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
 def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     candidate = str(a.candidate)
     figures = {(c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid}
-    by_metric = curves(figures, a.baseline, candidate)
+    starts = a.run.get("starts", 1)
+    restarted = isinstance(starts, int) and starts > 1
+    by_metric = curves(figures, a.baseline, candidate, restarted=restarted)
     pairs = pair_requests(a.requests.frame, [c.cell for c in a.valid], a.baseline, candidate)
     marks = _run_marks(a, pairs)
     index = by_arm_level(a.rows)

@@ -39,6 +39,46 @@ class RunFacts:
     counters: Mapping[str, Deltas]  # arm → growth inside the windows of its valid cells
     bodies_differ: int = 0
     pairs: int = 0
+    damage: tuple[str, ...] = ()  # sentences on records that contradict each other
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms, baseline first."""
+        return (self.baseline, self.candidate) if self.candidate else (self.baseline,)
+
+    def of(self, arm: str) -> list[Measured]:
+        """Return the cells of an arm, valid or not."""
+        return [self.measured[c.cell] for c in self.cells if c.arm == arm]
+
+
+def nothing_succeeded(facts: RunFacts) -> Mark | None:
+    """A server that answered nothing was not measured, and the other one not compared with anything."""
+    found = []
+    for arm in facts.arms:
+        own = facts.of(arm)
+        due, sent = sum(m.requests for m in own), sum(m.sent for m in own)
+        if sent and not any(m.requests_client for m in own):
+            found.append(f"All {sent} requests to the {arm} server failed: {_mostly(own)}.")
+        elif due and due == sum(m.failed for m in own):
+            found.append(f"All {due} requests to the {arm} server that fell due in a window failed: {_mostly(own)}.")
+    return Mark(sentence=" ".join(found), invalid=True) if found else None
+
+
+def _mostly(cells: Sequence[Measured]) -> str:
+    """Name what went wrong most often, and how often when other things did as well."""
+    counts: dict[str, int] = {}
+    for cell in cells:
+        for what, n in cell.failures.items():
+            counts[what] = counts.get(what, 0) + n
+    most = max(counts, key=lambda what: counts[what])
+    return most if len(counts) == 1 else f"most often {most}"
+
+
+def contradictory(facts: RunFacts) -> Mark | None:
+    """A complete run has recorded every planned cell, and requests of no other."""
+    if facts.run.get("status") != "complete" or not facts.damage:
+        return None
+    return Mark(sentence=" ".join(facts.damage), invalid=True)
 
 
 def not_finished(facts: RunFacts) -> Mark | None:
@@ -76,9 +116,16 @@ def not_comparable(facts: RunFacts) -> Mark | None:
 
 def nothing_valid(facts: RunFacts) -> Mark | None:
     """An arm without a valid cell cannot be judged."""
-    arms = [facts.baseline] + ([facts.candidate] if facts.candidate else [])
-    empty = [arm for arm in arms if not any(c.arm == arm for c in facts.valid)]
-    return Mark(sentence=f"No valid cell of {' and '.join(empty)}.", invalid=True) if empty else None
+    empty = [arm for arm in facts.arms if not any(c.arm == arm for c in facts.valid)]
+    if not empty:
+        return None
+    failing = []
+    for arm in empty:
+        own = facts.of(arm)
+        sent, failed = sum(m.sent for m in own), sum(sum(m.failures.values()) for m in own)
+        if failed and nothing_succeeded(facts) is None:
+            failing.append(f" {failed} of {sent} requests to the {arm} server failed: {_mostly(own)}.")
+    return Mark(sentence=f"No valid cell of {' and '.join(empty)}.{''.join(failing)}", invalid=True)
 
 
 def cells_left_out(facts: RunFacts) -> Mark | None:
@@ -92,6 +139,9 @@ def candidate_idle(facts: RunFacts) -> Mark | None:
     counters = facts.counters.get(facts.candidate or "")
     if facts.candidate is None or counters is None or facts.run.get("aa"):
         return None
+    own = [facts.measured[c.cell] for c in facts.valid if c.arm == facts.candidate]
+    if all(m.failed == m.requests for m in own):
+        return None  # nothing was answered, so that nothing could be drafted
     drafts, tau = counters.get("drafts"), tokens_per_step(counters)
     if not math.isnan(drafts):
         sentence = f"Speculation was not active in {facts.candidate}: its server drafted nothing."
@@ -179,8 +229,8 @@ def prompts_differ(facts: RunFacts) -> Mark | None:
 
 
 RUN_RULES: tuple[Callable[[RunFacts], Mark | None], ...] = (
-    not_finished, not_comparable, nothing_valid, candidate_idle, baseline_speculates, steps_late, cells_left_out,
-    lengths_differ, finishes_differ, nothing_accepted, prompts_differ,
+    nothing_succeeded, not_finished, not_comparable, contradictory, nothing_valid, candidate_idle, baseline_speculates,
+    steps_late, cells_left_out, lengths_differ, finishes_differ, nothing_accepted, prompts_differ,
 )  # fmt: skip
 
 

@@ -146,14 +146,18 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value=mean, low=mean - half, high=mean + half, n=len(present))
 
 
-def half_widths(loads: Floats, samples: Sequence[Floats]) -> Floats:
+def half_widths(loads: Floats, samples: Sequence[Floats], *, restarted: bool = False) -> Floats:
     """Return the half-width of the 95 % t interval of each level's mean, the variance pooled over the levels.
 
-    NaN everywhere when no level has two values. The variance function is that of `pooled_variances`.
+    NaN everywhere when no level has two values. The variance function is that of `pooled_variances`. With `restarted`
+    each block was a start of the servers: its levels share that start's luck, so that pooling over levels adds no
+    degrees of freedom to those of the blocks.
     """
     counts = np.array([len(s) for s in samples])
     own = np.array([np.var(s, ddof=1) if len(s) > 1 else math.nan for s in samples])
     variance, dof = pooled_variances(loads, own, counts - 1)
+    if restarted:
+        dof = np.minimum(dof, counts - 1)
     quantile = stats.t.ppf(1 - _TAIL, np.maximum(dof, 1e-9))
     return np.asarray(quantile * np.sqrt(variance / counts), dtype=float)
 

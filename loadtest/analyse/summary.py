@@ -6,15 +6,32 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from loadtest.analyse.damage import cell_damage
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
 from loadtest.analyse.results import ArmLevel, Estimate, Tail
 from loadtest.analyse.stats import Sample, dispersion, mean_estimate, merged, quantile_estimate
 from loadtest.analyse.table import CellRows, Requests
-from loadtest.record import CellRecord
+from loadtest.record import CellRecord, Outcome
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 GUARD_TAILS = ("p50", "p90", "p95")
+FAILURES: dict[str, str] = {
+    Outcome.HTTP_ERROR: "HTTP {status}",
+    Outcome.RATE_LIMITED: "HTTP {status}, too many requests",
+    Outcome.STREAM_ERROR: "an error reported in the stream",
+    Outcome.TRUNCATED: "an answer that broke off",
+    Outcome.STALLED: "tokens that stopped coming",
+    Outcome.TIMEOUT: "no answer in time",
+    Outcome.CONNECT_ERROR: "no connection",
+    Outcome.TLS_ERROR: "no trusted TLS connection",
+    Outcome.PROTOCOL_ERROR: "an answer that could not be read",
+    Outcome.EMPTY: "an answer without a token",
+    Outcome.CANCELLED: "a request that the client gave up",
+    Outcome.CLIENT_ERROR: "an error in the client",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +48,9 @@ class Measured:
     tokens_client: int  # of the whole cell, idle to idle
     requests_client: int  # that ended well in the whole cell
     exact: bool  # every request of the cell ended well and said how many tokens it had
+    sent: int  # of the whole cell
+    failures: dict[str, int]  # of the whole cell, by what went wrong
+    damage: tuple[str, ...] = ()  # sentences on records that cannot be true
 
 
 def measure(requests: Requests, cells: Sequence[CellRecord]) -> dict[int, Measured]:
@@ -57,7 +77,22 @@ def _measure(record: CellRecord, rows: CellRows) -> Measured:
         tokens_client=int(said[said >= 0].sum()),
         requests_client=int(rows.ok.sum()),
         exact=bool(len(said) and rows.ok.all() and (said >= 0).all()),
+        sent=rows.stop - rows.start,
+        failures=_failures(rows),
+        damage=cell_damage(record, rows),
     )
+
+
+def _failures(rows: CellRows) -> dict[str, int]:
+    """Count the requests of a cell that failed by what went wrong, in words."""
+    found: dict[str, int] = {}
+    for outcome in rows.counts("outcome", ~rows.ok):
+        code = rows.words["outcome"].index(outcome)
+        status, count = np.unique(rows.column("http_status")[rows.column("outcome") == code], return_counts=True)
+        for one, n in zip(status.tolist(), count.tolist(), strict=True):
+            words = FAILURES.get(outcome, outcome).format(status=one)
+            found[words] = found.get(words, 0) + n
+    return found
 
 
 def arm_levels(

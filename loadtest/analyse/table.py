@@ -19,8 +19,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _PLAIN = (
-    "cell", "arm", "level", "block", "session", "turn", "category", "due_s", "sent_s", "first_visible_s", "end_s",
-    "outcome", "finish_reason", "prompt_tokens", "output_tokens", "cached_tokens",
+    "cell", "arm", "level", "block", "user", "session", "turn", "category", "due_s", "sent_s", "first_visible_s",
+    "end_s", "outcome", "http_status", "finish_reason", "prompt_tokens", "output_tokens", "cached_tokens",
+    "tokens_source",
 )  # fmt: skip
 _SLICE = 100_000  # rows derived at a time, so that no temporary is as large as all chunks of a run
 
@@ -88,8 +89,8 @@ class Requests:
     """All requests of a run, sorted by cell.
 
     `frame` holds one row per request: the plain columns of the record, and ok, in_window, counted, chunks, tokens,
-    ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, on_time. Absent is NaN. `columns` are the same as arrays,
-    words as codes into `words`.
+    ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, least_gap_s, on_time. Absent is NaN. `columns` are the same
+    as arrays, words as codes into `words`.
     """
 
     frame: pd.DataFrame
@@ -221,7 +222,8 @@ def _derive_slice(chunks: Chunks, counted: NDArray[np.bool_], pace: float) -> di
     has = lengths > 0
     starts, ends = chunks.offsets[:-1][has], chunks.offsets[1:][has] - 1
     columns: dict[str, NDArray[Any]] = {
-        name: np.full(len(lengths), np.nan) for name in ("first_s", "last_s", "tpot_s", "worst_stall_s", "on_time")
+        name: np.full(len(lengths), np.nan)
+        for name in ("first_s", "last_s", "tpot_s", "worst_stall_s", "least_gap_s", "on_time")
     }
     columns["chunks"] = lengths
     columns["tokens"] = np.zeros(len(lengths), dtype=np.int64)
@@ -236,6 +238,9 @@ def _derive_slice(chunks: Chunks, counted: NDArray[np.bool_], pace: float) -> di
     gaps[starts] = -np.inf
     worst = np.maximum.reduceat(gaps, starts)
     columns["worst_stall_s"][has] = np.where(np.isfinite(worst), worst, np.nan)
+    gaps[starts] = np.inf
+    least = np.minimum.reduceat(gaps, starts)
+    columns["least_gap_s"][has] = np.where(np.isfinite(least), least, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         after_first = (total - tokens[starts]).astype(float)
         tpot = (last - first) / after_first

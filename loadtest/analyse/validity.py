@@ -60,6 +60,11 @@ def not_complete(facts: CellFacts) -> Mark | None:
     return None
 
 
+def damaged(facts: CellFacts) -> Mark | None:
+    """Records that cannot be true are not counted with."""
+    return Mark(sentence=" ".join(facts.measured.damage), invalid=True) if facts.measured.damage else None
+
+
 def load_not_reached(facts: CellFacts) -> Mark | None:
     """Without think time, users and requests in flight must agree; users who wait after failures excuse it."""
     reached = facts.record.in_flight_mean
@@ -139,7 +144,7 @@ def counts_differ(facts: CellFacts) -> Mark | None:
 
 
 CELL_RULES: tuple[Callable[[CellFacts], Mark | None], ...] = (
-    not_complete, load_not_reached, sends_late, client_busy, hub_lagging, errors, preemptions, few_requests,
+    damaged, not_complete, load_not_reached, sends_late, client_busy, hub_lagging, errors, preemptions, few_requests,
     counts_differ,
 )  # fmt: skip
 

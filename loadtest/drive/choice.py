@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from loadtest.errors import UsageError, nearest
-from loadtest.servers.control import Arm, clean_url
+from loadtest.servers.address import clean_url, same_place
+from loadtest.servers.control import Arm
 from loadtest.servers.file import ServersFile, Start
 from loadtest.settings import Servers
 
@@ -52,14 +53,23 @@ def choose(pool: Mapping[str, Arm], names: str | None) -> Choice:
     )
 
 
+def refuse_one_place(choice: Choice) -> None:
+    """Raise UsageError when the two servers of a comparison are one and the same."""
+    urls = [arm.url for arm in choice.arms]
+    if len(urls) == 2 and all(urls) and not choice.aa and same_place(*urls):
+        both = urls[0] if urls[0] == urls[1] else f"one server, {urls[0]} and {urls[1]}"
+        raise UsageError(f"Both arms are {both}; a comparison needs two servers.")
+
+
 def choose_from_file(file: ServersFile, names: str | None) -> Choice:
     """Return the arms of a servers file that take part, and how they are started. Raises UsageError."""
     choice = choose(file.arms, names if names is not None else _default(file))
     starts = {arm: file.starts[origin] for arm, origin in choice.origins.items() if origin in file.starts}
     if not starts or len(choice.arms) == 1:
+        refuse_one_place(choice)
         return replace(choice, starts=starts)
     if file.machine == "own":
-        if choice.arms[0].url == choice.arms[1].url:
+        if same_place(choice.arms[0].url, choice.arms[1].url):
             raise UsageError(f'{file.path}: machine = "own" keeps both arms up, and both would listen at'
                              f" {choice.arms[0].url}. Write a second baseline table with a URL of its own, and name"
                              ' both: --arms baseline,baseline-2; or set machine = "shared".')  # fmt: skip
@@ -89,14 +99,15 @@ def with_options(file: ServersFile, urls: Mapping[str, str | None], written: Ser
     arms: dict[str, Arm] = {}
     for name, arm in file.arms.items():
         option = "--baseline" if arm.role == "baseline" else "--speculative"
-        url = urls.get(arm.role)
+        given_url = urls.get(arm.role)
+        url = clean_url(given_url, option) if given_url else ""
         if url and name in file.starts:
             raise UsageError(
                 f"{option} {url}: arms.{name} is started by {file.path} at {arm.url}; leave one of them out."
             )
         arms[name] = replace(
             arm,
-            url=clean_url(url, option) if url else arm.url,
+            url=url or arm.url,
             model=given.model or arm.model or written.model,
             api_key_env=given.api_key_env or arm.api_key_env or written.api_key_env,
             insecure=given.insecure or arm.insecure or written.insecure,

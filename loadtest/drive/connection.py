@@ -18,7 +18,7 @@ from gevent.hub import get_hub
 from gevent.socket import wait_read, wait_write
 
 from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
-from loadtest.drive.endpoint import Address, Endpoint
+from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
 from loadtest.record import Outcome
 
@@ -197,7 +197,7 @@ def _connected(endpoint: Endpoint, deadline_s: float) -> Any:
     raise failure or Failure(Outcome.CONNECT_ERROR, f"the host {endpoint.host} has no address")
 
 
-def _connect(endpoint: Endpoint, address: Address, timeout_s: float) -> Any:
+def _connect(endpoint: Endpoint, address: SocketAddress, timeout_s: float) -> Any:
     family, where = address
     try:
         return _plain_socket(family, where, timeout_s)

@@ -62,7 +62,7 @@ class DriverProcess:
                 break
             except KeyboardInterrupt:
                 self._ask_to_stop()
-        if self._hung:
+        if self._hung or code == -signal.SIGXCPU:
             return {"event": "end", "state": "aborted", "kind": "usage", "reason": HUNG}
         return last or {"event": "end", "state": "aborted", "kind": "run", "reason": self._how_it_died(code)}
 

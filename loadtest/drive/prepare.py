@@ -8,13 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.choice import LEAST_PAIRS, Choice, choose, choose_from_file, described, with_options
+from loadtest.drive.choice import (
+    LEAST_PAIRS,
+    Choice,
+    choose,
+    choose_from_file,
+    described,
+    refuse_one_place,
+    with_options,
+)
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment, override, with_assignments
-from loadtest.servers.control import Arm, answers, clean_url
+from loadtest.servers.address import clean_url
+from loadtest.servers.control import Arm, answers
 from loadtest.servers.file import ServersFile, read_servers
-from loadtest.settings import Experiment, levels, positive_s, whole
+from loadtest.servers.process import refuse_unknown_world
+from loadtest.settings import Experiment, levels, positive_s, shown, whole
 
 BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
 SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
@@ -66,6 +76,8 @@ class Prepared:
 
 def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Prepared:
     """Check the options, the scenario's settings and the choice of servers. Raises UsageError."""
+    _refuse_empty({"--baseline": options.baseline, "--speculative": options.speculative, "--server": options.server,
+                   "--world": options.world})  # fmt: skip
     _check_scenario(options.scenario)
     if options.prompts is not None and not options.prompts.is_file():
         raise UsageError(f"--prompts {options.prompts} is not a file.")
@@ -80,10 +92,8 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
         found = f"No server is named: the built-in simulated pair is used (world `{world}`)."
         urls = {"baseline": "", "speculative": ""}
     choice = choose({name: _arm(name, url, experiment) for name, url in urls.items()}, options.arms)
-    arms = choice.arms
-    if len(arms) > 1 and arms[0].url and arms[0].url == arms[1].url and not choice.aa:
-        raise UsageError(f"Both arms are {arms[0].url}; a comparison needs two servers.")
-    return Prepared(experiment=experiment, arms=arms, world=world, found=_found(found, choice), choice=choice,
+    refuse_one_place(choice)
+    return Prepared(experiment=experiment, arms=choice.arms, world=world, found=_found(found, choice), choice=choice,
                     options=options)  # fmt: skip
 
 
@@ -111,7 +121,7 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
         raise UsageError("--servers names the arms in a file; leave out --server, --simulated and --world.")
     written = experiment.servers
     experiment = _settle(experiment, options, simulated=False)
-    given = with_assignments(Experiment(), [a for a in options.assignments if a.startswith("servers.")]).servers
+    given = with_assignments(Experiment(), [a for a in options.assignments if _section(a) == "servers"]).servers
     urls = {"baseline": options.baseline, "candidate": options.speculative}
     file = with_options(read_servers(path, environment), urls, written, given)
     choice = choose_from_file(file, options.arms)
@@ -121,6 +131,17 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
     found = _found(f"Servers from {path}: {described(choice)}.", choice)
     return Prepared(experiment=experiment, arms=choice.arms, world=None, found=found, choice=choice, file=file,
                     options=options)  # fmt: skip
+
+
+def _refuse_empty(words: Mapping[str, str | None]) -> None:
+    """Raise UsageError for a word that is there and empty: else the simulated pair would be judged instead."""
+    for named, word in words.items():
+        if word is not None and not word.strip():
+            raise UsageError(f"{named} is empty; give it a value, or leave it out. Is a variable of the shell not set?")
+
+
+def _section(assignment: str) -> str:
+    return assignment.partition("=")[0].partition(".")[0].strip()
 
 
 def _check_scenario(path: Path) -> None:
@@ -144,15 +165,19 @@ def _choose(options: Options, experiment: Experiment, environment: Mapping[str, 
     if options.server:
         return {"server": options.server}, f"One server, {options.server}: nothing is compared."
     variables = {
-        "baseline": environment.get(BASELINE_VARIABLE, ""),
-        "speculative": environment.get(SPECULATIVE_VARIABLE, ""),
+        "baseline": environment.get(BASELINE_VARIABLE),
+        "speculative": environment.get(SPECULATIVE_VARIABLE),
     }
+    assigned = _assigned(options)
     written = {"baseline": experiment.servers.baseline, "speculative": experiment.servers.speculative}
     for urls, origin, names in (
         (named, "the command line", ("--baseline", "--speculative")),
+        (assigned, "the command line", ("--set servers.baseline", "--set servers.speculative")),
         (variables, "the environment", (BASELINE_VARIABLE, SPECULATIVE_VARIABLE)),
         (written, f"{options.scenario.stem}.toml", ("servers.baseline", "servers.speculative")),
     ):
+        if urls is not written:
+            _refuse_empty(dict(zip(names, (urls.get("baseline"), urls.get("speculative")), strict=True)))
         given = {name: url for name, url in urls.items() if url}
         if len(given) == 1:
             have, lack = names if "baseline" in given else reversed(names)
@@ -167,15 +192,26 @@ def _choose(options: Options, experiment: Experiment, environment: Mapping[str, 
     return {}, ""
 
 
+def _assigned(options: Options) -> dict[str, str]:
+    """Return the URLs of `--set servers.…`, by arm."""
+    words = [a for a in options.assignments if _section(a) == "servers"]
+    keys = {a.partition("=")[0].strip().partition(".")[2] for a in words}
+    servers = with_assignments(Experiment(), words).servers
+    urls = {"baseline": servers.baseline, "speculative": servers.speculative}
+    return {name: url for name, url in urls.items() if name in keys}
+
+
 def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Experiment:
+    experiment = with_assignments(experiment, [a for a in options.assignments if _section(a) == "demo"])
+    experiment = override(experiment, "demo", preset=options.world)
+    refuse_unknown_world(experiment.demo.preset, "--world" if options.world else "demo.preset")
     if simulated:
-        demo = with_assignments(experiment, [a for a in options.assignments if a.startswith("demo.")]).demo
-        experiment = override(experiment, "demo", preset=options.world or demo.preset)
+        demo = experiment.demo
         experiment = override(experiment, "load", levels=demo.levels, think_time=demo.think_time)
         experiment = override(experiment, "window", min_s=demo.window_s, max_s=demo.window_s, min_requests=1)
         experiment = override(experiment, "plan", blocks=demo.blocks)
         experiment = override(experiment, "generation", max_tokens=demo.max_tokens)
-    experiment = with_assignments(experiment, [a for a in options.assignments if not a.startswith("demo.")])
+    experiment = with_assignments(experiment, [a for a in options.assignments if _section(a) != "demo"])
     if options.smoke:
         ladder = experiment.load.levels
         experiment = override(experiment, "load", levels=tuple(sorted({ladder[0], ladder[-1]})))
@@ -203,4 +239,4 @@ def _parsed(option: str, value: object, check: Callable[[Any], Any]) -> Any:
     try:
         return check(value)
     except ValueError as allowed:
-        raise UsageError(f"{option} is {value!r}; it must be {allowed}.") from None
+        raise UsageError(f"{option} is {shown(value)}; it must be {allowed}.") from None

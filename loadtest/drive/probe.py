@@ -48,7 +48,7 @@ def probe(arm: Arm, endpoint: Endpoint, clock: Clock, generation: Generation, sa
         if first.outcome != Outcome.OK and first.http_status != 400:
             break
     if first.outcome != Outcome.OK:
-        raise UsageError(f"The {arm.name} server at {arm.url} did not answer a first chat request:"
+        raise UsageError(f"T{arm.where[1:]} did not answer a first chat request:"
                          f" {first.outcome} ({first.error}).")  # fmt: skip
     for _ in range(warm):
         send(count)

@@ -51,9 +51,16 @@ def measure(prepared: Prepared, tell: Tell) -> Path:
         if _remove_if_empty(folder):
             raise Interrupted("Stopped before the first request; nothing was measured.") from None
         raise Interrupted(f"Stopped. What was measured is in {folder}: loadtest report {folder}") from None
+    except Exception:  # our own mistake; it leaves no empty folder behind
+        _remove_if_empty(folder)
+        raise
 
 
 def _make_folder(out: Path, started: datetime, name: str) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # a file, a link that leads nowhere, a place that is not ours
+        raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
     for attempt in range(100):
         folder = out / f"{started:%Y%m%dT%H%M%SZ}-{name}{f'-{attempt + 1}' if attempt else ''}"
         try:

@@ -14,7 +14,8 @@ from loadtest.drive.plan import Cell
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment
 from loadtest.record import Outcome, Request
-from loadtest.servers.control import Arm, Control, clean_url, resolve_model
+from loadtest.servers.address import clean_url
+from loadtest.servers.control import Arm, Control, resolve_model
 
 CONTEXT = "loadtest_cell"  # the attribute of Locust's environment that holds the cell
 MANY_USERS = 1 << 20  # numbers sessions apart when the count of users is not known beforehand
@@ -54,6 +55,8 @@ def _open(environment: Any, user_class: type) -> CellContext:
 
 
 def _fire(environment: Any, request: Request) -> None:
+    if request.outcome == Outcome.CANCELLED:  # Locust stopped the user: nothing failed
+        return
     failed = RuntimeError(f"{request.outcome}: {request.error}") if request.outcome != Outcome.OK else None
     chunks = request.chunk_s
     figures = {"e2e": (chunks[-1] if chunks else request.end_s) - request.due_s}

@@ -11,7 +11,7 @@ from typing import Any
 from loadtest.drive.pair import introduce, takes_salt
 from loadtest.drive.prepare import Prepared
 from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError
-from loadtest.servers.control import Arm
+from loadtest.servers.control import Arm, server_named
 from loadtest.servers.file import Start
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import ManagedServer
@@ -52,7 +52,9 @@ class Managed:
     def obituary(self) -> str:
         """Say how the logs of servers that ended by themselves end; empty when none did."""
         ended = [(name, server.tail(LAST_LINES)) for name, server in self._up.items() if server.ended]
-        return "".join(f" The {name} server ended by itself; its log ends: {tail or '(empty)'}" for name, tail in ended)
+        return "".join(
+            f" T{server_named(name)[1:]} ended by itself; its log ends: {tail or '(empty)'}" for name, tail in ended
+        )
 
 
 class Turns:

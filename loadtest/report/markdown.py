@@ -10,6 +10,7 @@ from typing import Any
 from loadtest.analyse.results import Judgement
 from loadtest.report import answer, header, tables, words
 from loadtest.report.view import View
+from loadtest.report.writing import write_whole
 
 NAME = "summary.md"
 NOTES = 10
@@ -19,11 +20,7 @@ _ACTIVE = re.compile(r"[\\`*~|]|(?<=\])[(\[:]")
 
 def write_summary(folder: Path, run: Mapping[str, Any], judgement: Judgement) -> Path:
     """Write summary.md into the run's folder, whole or not at all; return its path."""
-    path = folder / NAME
-    part = path.with_name(NAME + ".part")
-    part.write_bytes(summary(run, judgement).encode())
-    part.replace(path)
-    return path
+    return write_whole(folder / NAME, summary(run, judgement))
 
 
 def summary(run: Mapping[str, Any], judgement: Judgement) -> str:

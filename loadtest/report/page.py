@@ -21,6 +21,7 @@ from loadtest.report import answer, header, tables, words
 from loadtest.report.charts import CHARTS
 from loadtest.report.figures import Chart
 from loadtest.report.view import VERDICTS, View
+from loadtest.report.writing import write_whole
 
 HERE = Path(__file__).parent
 NAME = "report.html"
@@ -40,11 +41,7 @@ TONES = {
 
 def write_page(folder: Path, run: Mapping[str, Any], judgement: Judgement) -> Path:
     """Write report.html into the run's folder, whole or not at all; return its path."""
-    path = folder / NAME
-    part = path.with_name(NAME + ".part")
-    part.write_bytes(page(run, judgement).encode())
-    part.replace(path)
-    return path
+    return write_whole(folder / NAME, page(run, judgement))
 
 
 def page(run: Mapping[str, Any], judgement: Judgement) -> str:

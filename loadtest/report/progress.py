@@ -72,6 +72,7 @@ class Progress:
             "server_start": self._on_server_start,
             "server_wait": self._on_server_wait,
             "server_ready": self._on_server_ready,
+            "server_stop": self._on_server_stop,
         }.get(str(event.get("event")))
         if show is not None:
             show(event)
@@ -98,6 +99,10 @@ class Progress:
     def _on_server_ready(self, event: Mapping[str, Any]) -> None:
         self._waiting = ""
         self._say(f"{words.plain(event.get('arm', ''), 40)} is healthy after {float(event.get('took_s') or 0.0):.1f} s")
+
+    def _on_server_stop(self, event: Mapping[str, Any]) -> None:
+        self._waiting = f"ending {words.plain(event.get('arm', ''), 40)}"
+        self._say(self._waiting)
 
     def _on_note(self, event: Mapping[str, Any]) -> None:
         self._say(f"note: {words.plain(event.get('text', ''), 400)}")

@@ -8,14 +8,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
 from loadtest.errors import RunError, UsageError
 from loadtest.servers.counters import parse_exposition
+from loadtest.servers.fetch import Answer, NoAnswer, fetch
+from loadtest.servers.headers import refuse_unsendable
+from loadtest.servers.hiding import carried, purged, without
 
 TIMEOUT_S = 10.0
+ANSWERS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +40,23 @@ class Arm:
     k: int | None = None  # declared draft tokens per step
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that carry the key and what else was asked for, read from the environment now."""
+        """Return the headers that carry the key and what else was asked for, read from the environment now.
+
+        Raises UsageError for a variable that is not set, or whose value cannot be sent; the value is not shown.
+        """
         headers = {name: _variable(variable, f"the header {name}") for name, variable in self.headers_env.items()}
+        sources = dict(self.headers_env)
         if self.api_key_env:
             headers["Authorization"] = f"Bearer {_variable(self.api_key_env, 'api_key_env')}"
+            sources["Authorization"] = self.api_key_env
+        for name, value in headers.items():
+            refuse_unsendable(name, value.removeprefix("Bearer "), f"The value of {sources[name]} in the environment")
         return headers
+
+    @property
+    def where(self) -> str:
+        """How a sentence calls it, with its URL."""
+        return f"{server_named(self.name)} at {self.url}"
 
     def verification(self) -> bool | ssl.SSLContext:
         """Return how the control plane checks TLS certificates. Raises UsageError for an unreadable CA file."""
@@ -67,21 +82,9 @@ def arm_from(data: Mapping[str, Any]) -> Arm:
     return Arm(**{**data, "metrics": tuple(data["metrics"])})
 
 
-def clean_url(word: str, option: str) -> str:
-    """Return a server's URL in its plain form, or refuse it with a sentence that names `option`."""
-    parts = urlsplit(word if "//" in word else f"http://{word}")
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-        raise UsageError(f"{option} is {word!r}; write a URL such as http://127.0.0.1:8000.")
-    if parts.username or parts.password:
-        raise UsageError(f"{option} carries a user or password; give a key by servers.api_key_env instead.")
-    if parts.query or parts.fragment:
-        raise UsageError(f"{option} is {word!r}; a URL of a server has no ? or # part.")
-    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{path}"
+def server_named(name: str) -> str:
+    """Return how a sentence calls the server of an arm."""
+    return "the server" if name == "server" else f"the {name} server"
 
 
 @dataclass(slots=True)
@@ -90,61 +93,84 @@ class Control:
 
     arm: Arm
     client: httpx.Client = field(init=False)
+    _secrets: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the client."""
+        headers = self.arm.headers()
+        self._secrets = carried(headers)
         self.client = httpx.Client(
-            base_url=self.arm.url, headers=self.arm.headers(), timeout=TIMEOUT_S, trust_env=False,
-            verify=self.arm.verification(), follow_redirects=False,
+            base_url=self.arm.url, headers={"Accept-Encoding": "identity"} | headers, timeout=TIMEOUT_S,
+            trust_env=False, verify=self.arm.verification(), follow_redirects=False,
         )  # fmt: skip
 
     def close(self) -> None:
         """Close its connections."""
         self.client.close()
 
-    def get(self, path: str) -> httpx.Response | None:
-        """Return the response to GET `path`, or None when the server cannot be reached."""
-        try:
-            return self.client.get(path)
-        except httpx.HTTPError:
-            return None
+    def without_secrets(self, text: str) -> str:
+        """Return a text, such as a server's own words, with the key and the other headers' values hidden."""
+        return without(self._secrets, text)
 
-    def json(self, path: str) -> dict[str, Any] | None:
-        """Return the JSON object at `path`; None when there is none."""
-        response = self.get(path)
-        if response is None or response.status_code != 200:
-            return None
+    def purged(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return what the server told of itself, fit to be written down."""
+        return dict(purged(self._secrets, data))
+
+    def fetch(self, path: str, limit_s: float = TIMEOUT_S, body: Mapping[str, Any] | None = None) -> Answer:
+        """Return the answer to GET `path`, or to POST `body`. Raises NoAnswer, whose text holds no secret."""
         try:
-            data = response.json()
-        except ValueError:
+            return fetch(self.client, path, limit_s, body)
+        except NoAnswer as error:
+            raise NoAnswer(self.without_secrets(str(error))) from None
+
+    def json(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the JSON object at `path`; None when there is none."""
+        try:
+            return self.fetch(path, body=body).object()
+        except NoAnswer:
             return None
-        return data if isinstance(data, dict) else None
 
     def reach(self) -> None:
         """Raise UsageError unless the server answers at all, with what was seen and what to do."""
+        where = _capital(self.arm.where)
         try:
-            response = self.client.get("/v1/models")
-        except httpx.HTTPError as error:
+            answer = self.fetch("/v1/models")
+        except NoAnswer as error:
             raise UsageError(
-                f"The {self.arm.name} server at {self.arm.url} does not answer ({_plain(error)})."
+                f"{where} does not answer ({error})."
                 " Is it running, and is the URL right? Servers that are still loading a model do not listen yet."
             ) from error
-        if response.status_code in (401, 403):
+        if answer.status in (401, 403):
             raise UsageError(
-                f"The {self.arm.name} server at {self.arm.url} refuses the key (HTTP {response.status_code})."
+                f"{where} refuses the key (HTTP {answer.status})."
                 " Name the environment variable that holds it: --set servers.api_key_env=NAME."
             )
-        if 300 <= response.status_code < 400:
+        if 300 <= answer.status < 400:
             raise UsageError(
-                f"The {self.arm.name} server at {self.arm.url} redirects to {response.headers.get('location', '?')!r};"
+                f"{where} redirects to {self.without_secrets(answer.location) or '?'!r};"
                 " redirects are not followed. Give the final URL."
             )
 
+    def listing(self) -> tuple[list[dict[str, Any]], str]:
+        """Return (rows of /v1/models, what was answered instead of such a list)."""
+        try:
+            answer = self.fetch("/v1/models")
+        except NoAnswer as error:
+            return [], f"not at all ({error})"
+        if answer.status != 200:
+            return [], f"with HTTP {answer.status}"
+        data = answer.object()
+        if data is None:
+            kind = self.without_secrets(answer.kind)[:60]
+            return [], f"with {repr(kind) if kind else 'something'} that is no JSON object"
+        rows = data.get("data")
+        if not isinstance(rows, list):
+            return [], "with JSON that holds no list `data`"
+        return [row for row in rows if isinstance(row, dict)], ""
+
     def models(self) -> list[dict[str, Any]]:
         """Return the rows of /v1/models; empty when the server has no such list."""
-        data = self.json("/v1/models")
-        rows = data.get("data") if data else None
-        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return self.listing()[0]
 
     def scrape(self) -> tuple[dict[str, float], list[float], float, str]:
         """Return (values, accepted by slot, seconds it took, what went wrong) of /metrics, replicas added up."""
@@ -155,46 +181,52 @@ class Control:
         error = ""
         try:
             for url in self.arm.metrics or ("/metrics",):
-                response = self.client.get(url)
-                if response.status_code != 200:
-                    raise ValueError(f"HTTP {response.status_code}")
-                texts.append(response.text)
+                answer = self.fetch(url)
+                if answer.status != 200:
+                    raise ValueError(f"HTTP {answer.status}")
+                texts.append(answer.text)
             values, positions = parse_exposition("\n".join(texts))
-        except (httpx.HTTPError, ValueError) as failure:
-            error = _plain(failure)
+        except (NoAnswer, ValueError) as failure:
+            error = self.without_secrets(str(failure))
         return values, positions, time.perf_counter() - began, error
 
 
 def answers(url: str) -> bool:
     """Return whether an OpenAI-compatible server answers at `url`, at once."""
+    control = Control(Arm(name="server", role="single", url=url))
     try:
-        response = httpx.get(f"{url}/v1/models", timeout=1.0, trust_env=False)
-    except httpx.HTTPError:
+        return control.fetch("/v1/models", ANSWERS_S).status in (200, 401, 403)
+    except NoAnswer:
         return False
-    return response.status_code in (200, 401, 403)
+    finally:
+        control.close()
 
 
-def _plain(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
 
 
 def resolve_model(control: Control, wanted: str) -> str:
     """Return the model to ask for: the wanted one if the server lists it, else the only one listed."""
-    listed = [str(row.get("id", "")) for row in control.models()]
-    where = f"the {control.arm.name} server at {control.arm.url}"
+    rows, instead = control.listing()
+    listed = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+    where = control.arm.where
     if wanted:
         if listed and wanted not in listed:
             raise UsageError(f"The model {wanted!r} is unknown to {where}; it serves {', '.join(map(repr, listed))}.")
         return wanted
     if len(listed) == 1:
-        return listed[0]
+        return str(listed[0])
     if not listed:
-        raise UsageError(f"{where[0].upper() + where[1:]} lists no model; name it with --set servers.model=NAME.")
-    raise UsageError(f"{where[0].upper() + where[1:]} serves {', '.join(map(repr, listed))};"
+        said = f"answers GET /v1/models {instead}" if instead else "lists no model"
+        raise UsageError(f"{_capital(where)} {said}; if it serves one, name it with --set servers.model=NAME.")
+    raise UsageError(f"{_capital(where)} serves {', '.join(map(repr, listed))};"
                      " name the one to test with --set servers.model=NAME.")  # fmt: skip
 
 
 def must_stay_alive(control: Control) -> None:
     """Raise RunError when the server has gone."""
-    if control.get("/v1/models") is None:
-        raise RunError(f"The {control.arm.name} server at {control.arm.url} no longer answers.")
+    try:
+        control.fetch("/v1/models")
+    except NoAnswer:
+        raise RunError(f"{_capital(control.arm.where)} no longer answers.") from None

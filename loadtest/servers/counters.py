@@ -8,6 +8,7 @@ from collections import defaultdict
 from prometheus_client.parser import text_string_to_metric_families
 
 PREFIXES = ("vllm:",)
+LARGEST = 1e18  # beyond it a figure is no count and no time, and its sums may overflow
 _SKIPPED_SUFFIXES = ("_bucket", "_created", "_info")
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
@@ -24,13 +25,15 @@ def parse_exposition(text: str) -> tuple[dict[str, float], list[float]]:
     positions: dict[int, float] = defaultdict(float)
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            if not math.isfinite(sample.value):
+            if math.isnan(sample.value):
                 continue
             sums[sample.name].append(sample.value)
             if sample.name == PER_POSITION:
                 positions[int(sample.labels.get("position", -1))] += sample.value
     values = {name: sum(v) / (len(v) if name.endswith("_perc") else 1) for name, v in sums.items()}
-    return values, [positions[slot] for slot in sorted(positions) if slot >= 0]
+    accepted = [positions[slot] for slot in sorted(positions) if slot >= 0]
+    told = {name: value for name, value in values.items() if abs(value) <= LARGEST}
+    return told, accepted if all(abs(value) <= LARGEST for value in accepted) else []
 
 
 def _skipped(line: str) -> bool:

@@ -19,7 +19,6 @@ import hashlib
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,9 +26,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from loadtest.errors import UsageError, nearest
-from loadtest.servers.control import Arm, clean_url
+from loadtest.experiment import parse_toml
+from loadtest.servers.address import clean_url, read_address
+from loadtest.servers.control import Arm
 from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
-from loadtest.settings import choice, flag, key, positive_s, strings, text, whole
+from loadtest.settings import choice, flag, key, positive_s, shown, strings, text, whole
 
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
@@ -107,11 +108,9 @@ def read_servers(path: Path, environment: Mapping[str, str] = os.environ) -> Ser
         raise UsageError(f"--servers {path} cannot be read: {error.strerror}.") from error
     try:
         source = data.decode("utf-8-sig")
-        document = tomllib.loads(source)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from error
+    document = parse_toml(source, str(path))
     return _Reader(path, source, environment).read(document, hashlib.sha256(data).hexdigest())
 
 
@@ -152,14 +151,14 @@ class _Reader:
         try:
             return str(choice(*allowed)(document.get(name, allowed[0])))
         except ValueError as wanted:
-            raise self._fail("", name, f"{name} is {document[name]!r}; it must be {wanted}.") from None
+            raise self._fail("", name, f"{name} is {shown(document[name])}; it must be {wanted}.") from None
 
     def _read_variables(self, values: Any) -> None:
         if not isinstance(values, Mapping):
             raise self._fail("", "variables", "variables must be a table, written as [variables].")
         for name, value in values.items():
             if not isinstance(value, str):
-                raise self._fail("variables", name, f"variables.{name} is {value!r}; it must be a string.")
+                raise self._fail("variables", name, f"variables.{name} is {_shown(name, value)}; it must be a string.")
             self._variables[name] = self._filled(value, self._variables, "variables", name)
 
     def _table(self, name: str, values: Any) -> ArmTable:
@@ -218,8 +217,8 @@ class _Reader:
             name=name, role=table.role, url=clean_url(fill(table.url, "url"), f"arms.{name}.url"),
             model=fill(table.model, "model"), api_key_env=table.api_key_env, insecure=table.insecure,
             headers_env=table.headers_env, ca=str(self._path.parent / ca) if ca else "",
-            metrics=tuple(fill(word, "metrics") for word in table.metrics), replicas=table.replicas, gpus=table.gpus,
-            method=table.method, k=table.k,
+            metrics=tuple(_metrics_url(fill(word, "metrics"), f"arms.{name}.metrics") for word in table.metrics),
+            replicas=table.replicas, gpus=table.gpus, method=table.method, k=table.k,
         )  # fmt: skip
 
     def _start(self, name: str, table: ArmTable) -> Start:
@@ -237,8 +236,12 @@ class _Reader:
                      health=table.health, secrets=tuple(value for value in held if value))  # fmt: skip
 
 
+def _metrics_url(word: str, named: str) -> str:
+    return word if word.startswith("/") else read_address(word, named).url
+
+
 def _shown(name: str, value: Any) -> str:
-    return HIDDEN if name in ("env", "headers_env", "start") else repr(value)
+    return HIDDEN if name in ("env", "headers_env", "start") or is_secret(name) else shown(value)
 
 
 def _line(source: str, table: str, name: str) -> str:

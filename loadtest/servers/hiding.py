@@ -10,6 +10,7 @@ from typing import Any
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 _FROM_ENVIRONMENT = re.compile(r"\$\{\w+\}|\{\w+\}")  # a reference says nothing
+CUT = "…"  # ends a text that was cut short
 LEAST = 4  # characters of a secret that is looked for in a text
 
 
@@ -49,12 +50,33 @@ def _hide(value: Any) -> Any:
     return value if _FROM_ENVIRONMENT.fullmatch(str(value)) else HIDDEN
 
 
+def carried(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets that headers carry, each also as it looks once its blanks are drawn together."""
+    values = [value.removeprefix("Bearer ") for value in headers.values()]
+    return tuple(dict.fromkeys(form for value in values for form in (value, " ".join(value.split()))))
+
+
 def without(secrets: Sequence[str], text: str) -> str:
-    """Return a text with every occurrence of the secrets hidden."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= LEAST:
-            text = text.replace(secret, HIDDEN)
+    """Return a text with every occurrence of the secrets hidden, also one that is cut short by an ellipsis."""
+    found = sorted((secret for secret in secrets if len(secret) >= LEAST), key=len, reverse=True)
+    for secret in found:
+        text = text.replace(secret, HIDDEN)
+    if CUT in text:
+        for secret in found:
+            for end in range(len(secret) - 1, LEAST - 1, -1):
+                text = text.replace(secret[:end] + CUT, HIDDEN + CUT)
     return text
+
+
+def purged(secrets: Sequence[str], value: Any, name: str = "") -> Any:
+    """Return what a server told of itself without secrets: ours, and what goes by a secret's name."""
+    if isinstance(value, Mapping):
+        return {key: purged(secrets, inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [purged(secrets, inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    return HIDDEN if value and is_secret(name) else without(secrets, value)
 
 
 def clean(log: Path, secrets: Sequence[str]) -> None:

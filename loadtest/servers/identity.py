@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
 from loadtest.servers.control import Control
 
 PROBE_TEXT = 'How many tokens is this? Größe, naïve, 数える: 12,345.67 {"key": [1, 2]}'
+LARGEST = 2**53  # beyond it a figure is none
 SPEC_DRAFTS = "vllm:spec_decode_num_drafts_total"
 
 
@@ -34,14 +33,14 @@ class Identity:
 
 def identify(control: Control, model: str) -> Identity:
     """Ask a server what it is: models, version, tokenizer probe, configuration, counters."""
-    row = next((row for row in control.models() if row.get("id") == model), {})
-    info = control.json("/server_info?config_format=json") or {}
+    row = control.purged(next((row for row in control.models() if row.get("id") == model), {}))
+    info = control.purged(control.json("/server_info?config_format=json") or {})
     values, positions, _, error = control.scrape()
-    config = flatten(info.get("vllm_config")) if isinstance(info.get("vllm_config"), dict) else {}
-    config |= {f"env.{key}": value for key, value in flatten(info.get("vllm_env")).items()}
+    vllm = _table(info.get("vllm_config"))  # before 0.12 one string, which tells nothing that could be compared
+    config = flatten(vllm) | {f"env.{key}": value for key, value in flatten(_table(info.get("vllm_env"))).items()}
     world = config.get("env.LOADTEST_SIMULATED")
-    speculative = (info.get("vllm_config") or {}).get("speculative_config") if config else None
-    version = (control.json("/version") or {}).get("version")
+    speculative = vllm.get("speculative_config")
+    version = control.purged(control.json("/version") or {}).get("version")
     counters = None if error or not values else SPEC_DRAFTS in values
     k = _int(speculative.get("num_speculative_tokens")) if isinstance(speculative, Mapping) else None
     return Identity(
@@ -55,12 +54,11 @@ def identify(control: Control, model: str) -> Identity:
 
 
 def _probe(control: Control, model: str) -> int | None:
-    try:
-        response = control.client.post("/tokenize", json={"model": model, "prompt": PROBE_TEXT})
-        data = response.json() if response.status_code == 200 else None
-    except (httpx.HTTPError, ValueError):
-        return None
-    return _int(data.get("count")) if isinstance(data, dict) else None
+    return _int((control.json("/tokenize", body={"model": model, "prompt": PROBE_TEXT}) or {}).get("count"))
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str | None:
@@ -68,7 +66,7 @@ def _text(value: Any) -> str | None:
 
 
 def _int(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else None
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

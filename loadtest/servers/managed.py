@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from loadtest.errors import UsageError
-from loadtest.servers.control import Arm, Control
+from loadtest.servers.control import Arm, Control, server_named
+from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.file import Start
 from loadtest.servers.hiding import clean, without
 from loadtest.servers.keeper import KILL_S, LINUX, end_all
@@ -94,16 +93,16 @@ class ManagedServer:
         """Return the empty string when it is healthy, else what it answered."""
         path = self._start.health
         try:
-            response = control.client.get(path, timeout=ASK_S)
-        except httpx.HTTPError as error:
-            return f"GET {path}: {str(error) or type(error).__name__}"
-        return "" if response.status_code == 200 else f"GET {path}: HTTP {response.status_code}"
+            status = control.fetch(path, ASK_S).status
+        except NoAnswer as error:
+            return f"GET {path}: {error}"
+        return "" if status == 200 else f"GET {path}: HTTP {status}"
 
     def _failed(self, what: str) -> StartFailed:
         self.stop()
         tail = self.tail(TAIL_LINES)
         ending = f"The end of its log ({self.log}):\n{tail}" if tail else f"It wrote nothing ({self.log})."
-        return StartFailed(f"The {self.arm.name} server {what}. {ending}", self.log)
+        return StartFailed(f"T{server_named(self.arm.name)[1:]} {what}. {ending}", self.log)
 
     def _how_it_ended(self) -> str:
         self._hear(1.0)
@@ -189,9 +188,9 @@ def refuse_taken_port(arm: Arm) -> None:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise UsageError(f"The host {host} of the {arm.name} server cannot be looked up: {error}.") from error
+        raise UsageError(f"The host {host} of {server_named(arm.name)} cannot be looked up: {error}.") from error
     if any(_taken(family, address) for family, _, _, _, address in addresses):
-        raise UsageError(f"Port {port} of {host} is in use: the {arm.name} server cannot be started at {arm.url}."
+        raise UsageError(f"Port {port} of {host} is in use: {server_named(arm.name)} cannot be started at {arm.url}."
                          " End what listens there, or give the arm another port.")  # fmt: skip
 
 

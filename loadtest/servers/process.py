@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtest.errors import RunError
+from loadtest.errors import ExitCode, RunError, UsageError, nearest
+from loadtest.settings import shown
+from loadtest.simulate.worlds import WORLDS
 
 START_S = 30.0
 STOP_S = 5.0
+LAST_PORT = 65535
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ def _signal_group(pid: int, number: int) -> None:
 def start_announcing(command: list[str], log: Path) -> ServerProcess:
     """Start a command in its own process group and wait for its announcement; stderr goes to `log`.
 
-    Raises RunError with the tail of the log when it ends or stays silent.
+    Raises UsageError when it was given something wrong, RunError with the tail of the log when it ends or stays silent.
     """
     with log.open("ab") as errors:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -71,6 +74,9 @@ def start_announcing(command: list[str], log: Path) -> ServerProcess:
     except (ValueError, AttributeError):
         pass
     ServerProcess(process, {}).stop()
+    if process.returncode == ExitCode.USAGE:  # its last line says what was wrong
+        said = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2].rpartition("error: ")[2]
+        raise UsageError(f"The simulated server did not start: {said}.")
     tail = log.read_text(encoding="utf-8", errors="replace")[-800:].strip()
     raise RunError(f"{' '.join(command[:4])} … did not become ready within {START_S:g} s."
                    f" It wrote: {tail or 'nothing'}")  # fmt: skip
@@ -88,6 +94,13 @@ def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     return line
 
 
+def refuse_unknown_world(name: str, named: str) -> None:
+    """Raise UsageError, with the nearest name, for a world that there is not."""
+    if name not in WORLDS:
+        raise UsageError(f"{named} is {shown(name)}, which is no world.{nearest(name, WORLDS)}"
+                         f" There are {', '.join(WORLDS)}.")  # fmt: skip
+
+
 def start_simulated(
     world: str, arm: str, folder: Path, *, seed: int = 1, name: str = "", port: int = 0
 ) -> ServerProcess:
@@ -100,6 +113,11 @@ def start_simulated(
 
 def serve_simulated(world: str, ports: dict[str, int], seed: int, say: Callable[[str], None]) -> None:
     """Run simulated servers (arm → port, 0 for any) until the process is interrupted; `say` is told their URLs."""
+    refuse_unknown_world(world, "--world")
+    if max(ports.values()) > LAST_PORT:
+        raise UsageError(
+            f"--port {min(ports.values())} leaves no port for the second server; ports end at {LAST_PORT}."
+        )
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         servers = []
         for arm, port in ports.items():

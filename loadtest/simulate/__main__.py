@@ -46,6 +46,8 @@ def parsed(words: list[str]) -> argparse.Namespace:
         world(options.world)
     except ValueError as error:
         parser.error(str(error))
+    if not 0 <= options.port <= 65535:
+        parser.error(f"--port {options.port} is no port; it must be from 0 to 65535")
     return options
 
 
@@ -97,11 +99,19 @@ def _stopping(*, watch_stdin: bool) -> asyncio.Event:
     return stop
 
 
+def _refused(options: argparse.Namespace, error: OSError) -> int:
+    sys.stderr.write(f"error: it cannot listen at {options.host}:{options.port}, or not write its log ({error})\n")
+    return 2
+
+
 def main() -> None:
     """Run the server."""
     options = parsed(sys.argv[1:])
     _ask_for_priority()
-    asyncio.run(serve(options))
+    try:
+        asyncio.run(serve(options))
+    except OSError as error:  # the port is taken, the host is not of this machine, the log cannot be written
+        sys.exit(_refused(options, error))
 
 
 if __name__ == "__main__":

@@ -86,8 +86,10 @@ class Engine:
 
     def next_start_s(self) -> float:
         """Return when the coming step can start; infinite while the engine is idle."""
-        if self._running or self._waiting:
+        if self._running:
             return self.clock_s
+        if self._waiting:  # who woke an idle engine may wait for a step that was not run: it would have ended too late
+            return max(self.clock_s, self._waiting[0].ready_s)
         return max(self.clock_s, self._pending[0][0]) if self._pending else math.inf
 
     def advance(self, until_s: float = math.inf) -> list[Job]:

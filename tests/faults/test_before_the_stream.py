@@ -224,3 +224,23 @@ def test_what_is_sent(serve: Any, connect: Any, say: Any) -> None:
     assert {"Accept: text/event-stream", "Accept-Encoding: identity", "Authorization: Bearer sk-canary"} <= set(lines)
     assert lines[-2:] == ["", '{"a":1}']
     assert "canary" not in repr(client._endpoint) + str(client._endpoint) + repr(record)
+
+
+@pytest.mark.parametrize("filler", [0, 270, 280, 286, 290])
+def test_a_key_that_the_server_repeats_is_not_kept(connect: Any, serve: Any, say: Any, filler: int) -> None:
+    """Also where the message is cut within it."""
+    said = ("." * filler + "bad key Bearer KEYCANARY777").encode()
+    head = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n" % len(said)
+    server = serve([say.READ, head + said])
+    record = stream(connect(server.url, headers={"Authorization": "Bearer KEYCANARY777"}))
+    assert record.outcome == "http_error"
+    assert record.error.startswith("HTTP 401: ")
+    assert "KEYC" not in record.error
+
+
+def test_a_key_that_comes_back_within_a_stream_is_not_kept(connect: Any, serve: Any, say: Any) -> None:
+    body = say.answer(3).replace(b"chatcmpl-1", b"KEYCANARY777")
+    server = serve([say.READ, say.HEAD + say.chunk(body) + say.END])
+    record = stream(connect(server.url, headers={"Authorization": "Bearer KEYCANARY777"}))
+    assert record.outcome == "ok"
+    assert record.response_id == "(hidden)"

@@ -80,6 +80,51 @@ def test_wrong_assignments_are_refused(word):
         with_assignments(Experiment(), [word])
 
 
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [
+        ("generation.temperature=" + "9" * 400, "a number at least 0 and at most 2"),
+        ("generation.temperature=-" + "9" * 400, "a number at least 0 and at most 2"),
+        ("decision.reading_pace=" + "9" * 400, "a number above 0"),
+        ("load.levels=[" + "9" * 400 + "]", "different whole numbers"),
+        ("load.levels=[1.5]", "different whole numbers"),
+        ("load.levels=[inf]", "different whole numbers"),
+        ("plan.seed=" + "9" * 5000, "plan.seed is '999"),
+        ("plan.seed=0x" + "f" * 5000, "plan.seed is a value too long to show"),
+        ("generation.max_tokens=" + "[" * 5000, "generation.max_tokens is '[["),
+        ("generation.template={a=1979-05-27}", "it goes into JSON"),
+        ("generation.template={a=[{b=07:32:00}]}", "it goes into JSON"),
+        ("generation.template={a=" + "9" * 30 + "}", "numbers of at most 64 bits"),
+        ("generation.template={a=nan}", "it goes into JSON"),
+        ("generation.template={a='\udcff'}", "it goes into JSON"),
+        ("generation.template={a=" + "[" * 40 + "]" * 40 + "}", "it goes into JSON"),
+        ("generation.stop=['\udcff']", "non-empty strings"),
+        ("servers.model='\udcff'", "a string of Unicode text"),
+        ("servers.model=a\nb", "must be one printable word"),
+        ('generation.max_tokens=5\n[servers]\nmodel="x"', "one --set gives one setting"),
+        ("generation.max_tokens=5\nother=6", "one --set gives one setting"),
+    ],
+    ids=lambda word: word[:30],
+)
+def test_values_that_nothing_can_hold_are_refused(word, part):
+    with pytest.raises(UsageError) as refused:
+        with_assignments(Experiment(), [word])
+    assert part in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "0x" + "f" * 5000, "[" * 5000])
+def test_a_file_with_such_values_is_refused_too(value):
+    with pytest.raises(UsageError, match=r"x\.toml"):
+        from_toml(f"[plan]\nseed = {value}\n", "x.toml")
+
+
+def test_a_template_holds_whatever_json_does():
+    value = {"a": [1, 2.5, True, "é", {"b": []}], "c": 2**64 - 1, "d": -(2**63)}
+    assert Experiment().generation.template == {}
+    assert SECTIONS["generation"].__dataclass_fields__["template"].metadata["check"](value) == value
+
+
 def test_a_run_header_gives_the_same_experiment_back():
     experiment = with_assignments(
         Experiment(), ["generation.top_p=0.9", "generation.stop=['a']", "plan.seed=9007199254740993"]

@@ -1,5 +1,6 @@
 """The seam: what is written is read back, and a kill loses only what was not yet flushed."""
 
+import json
 import math
 from pathlib import Path
 
@@ -111,7 +112,8 @@ def test_folders_that_are_no_run_are_refused(tmp_path: Path):
     write_json(tmp_path / "run.json", {"schema": SCHEMA_VERSION + 1})
     with pytest.raises(UsageError, match="use a newer one"):
         read_run(tmp_path)
-    write_json(tmp_path / "run.json", {"schema": SCHEMA_VERSION, "status": "complete"})
+    run = {"schema": SCHEMA_VERSION, "status": "complete", "baseline": "a", "experiment": {}}
+    write_json(tmp_path / "run.json", run)
     assert read_run(tmp_path)["status"] == "complete"
 
 
@@ -119,3 +121,24 @@ def test_a_parquet_of_something_else_is_refused(tmp_path: Path):
     (tmp_path / "requests.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(UsageError, match="cannot be read as Parquet"):
         read_requests(tmp_path)
+
+
+def test_json_holds_no_number_that_json_has_not_and_any_text(tmp_path: Path):
+    write_json(tmp_path / "x.json", {"a": float("nan"), "b": [float("inf"), 1.5], "c": "lone \udc80", "d": ("x", -0.0)})
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"a": None, "b": [None, 1.5], "c": "lone \udc80", "d": ["x", 0.0]}
+    lines = LineWriter(tmp_path / "x.jsonl")
+    lines.write({"a": float("-inf"), "b": {"c": float("nan")}})
+    lines.close()
+    assert list(read_lines(tmp_path / "x.jsonl")) == [{"a": None, "b": {"c": None}}]
+
+
+def test_a_row_that_does_not_fit_takes_no_other_with_it(tmp_path: Path):
+    writer = RequestWriter(tmp_path / "requests.arrows")
+    writer.add(_request(0))
+    writer.add(Request(category=5))  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError)):
+        writer.flush()
+    writer._rows.pop()
+    writer.close()
+    assert [row["session"] for row in read_requests(tmp_path).to_pylist()] == [0]

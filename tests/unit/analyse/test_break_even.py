@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadtest.analyse.breakeven import Translation, break_even, crossings, zones
+from loadtest.analyse.breakeven import WITHIN, Translation, Zone, break_even, crossings, zones
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.results import Crossing, Estimate
 
@@ -155,6 +155,7 @@ def test_interval_covers_the_true_break_even(blocks: int, power: float) -> None:
 points = st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.5)), min_size=2, max_size=8)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(points, st.floats(0.8, 1.3))
 def test_zones_tile_the_tested_loads_and_agree_with_the_levels(
     drawn: list[tuple[float, float]], threshold: float
@@ -172,3 +173,25 @@ def test_zones_tile_the_tested_loads_and_agree_with_the_levels(
     result = break_even(data, "e2e", threshold)
     bounds = [b for b in (result.at.low, result.at.value, result.at.high) if b is not None]
     assert bounds == sorted(bounds)
+
+
+def test_what_no_tested_level_shows_is_open() -> None:
+    """TPOT of a run at 2 and 6 users: in between the interval is narrower than at either, and above 1."""
+    data = curve({2: 1.33, 6: 1.22}, [math.log(1.87 / 0.95) / 2, math.log(1.72 / 0.87) / 2])
+    found = break_even(data, "tpot")
+    assert (found.form, found.regions) == (Crossing.CANNOT_TELL, ())
+    assert zones(data, 1.0) == [Zone(low=2.0, high=6.0, state=WITHIN)]
+    behind = curve({2: 1 / 1.33, 6: 1 / 1.22}, data.half.tolist())
+    assert zones(behind, 1.0) == [Zone(low=2.0, high=6.0, state=WITHIN)]
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(points, st.floats(0.8, 1.3))
+def test_every_zone_that_decides_holds_a_tested_level_that_does(
+    drawn: list[tuple[float, float]], threshold: float
+) -> None:
+    data = curve({2.0**i: math.exp(m) for i, (m, _) in enumerate(drawn)}, [h for _, h in drawn])
+    for zone in zones(data, threshold):
+        inside = [(m - math.log(threshold), h) for i, (m, h) in enumerate(drawn) if zone.low <= 2.0**i <= zone.high]
+        if zone.state != WITHIN:
+            assert any(zone.state * m - h > -1e-9 for m, h in inside)

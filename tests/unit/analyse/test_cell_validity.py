@@ -26,7 +26,7 @@ def marks(rows: list[Request] | None = None, *, users: int = 1, thinks: bool = F
 
 def test_a_good_cell_has_no_mark() -> None:
     assert marks() == []
-    assert len({rule.__name__ for rule in CELL_RULES}) == 9
+    assert len({rule.__name__ for rule in CELL_RULES}) == 10
     assert all(rule.__doc__ for rule in CELL_RULES)
 
 
@@ -88,16 +88,16 @@ def test_an_empty_window() -> None:
 
 
 def test_failures_are_shown_and_excuse_a_load_that_was_not_reached() -> None:
-    rows = [*GOOD, request(outcome="timeout"), request(outcome="http_error")]
+    rows = [*GOOD, request(session=20, outcome="timeout"), request(session=21, outcome="http_error")]
     assert marks(rows, users=10, in_flight_mean=5.0) == [
         ("The load was not reached: 5.0 in flight of 10 users, as users waited after failures.", False),
         ("2 of 22 requests failed.", False),
     ]
-    assert marks([*GOOD * 5, request(outcome="timeout")]) == []
+    assert marks([*(request(session=i) for i in range(100)), request(session=100, outcome="timeout")]) == []
 
 
 def test_a_cell_of_failures_alone_is_measured() -> None:
-    found = marks([request(outcome="timeout", chunk_s=[], chunk_tokens=[]) for _ in range(12)])
+    found = marks([request(session=i, outcome="timeout", chunk_s=[], chunk_tokens=[]) for i in range(12)])
     assert found == [("12 of 12 requests failed.", False)]
 
 

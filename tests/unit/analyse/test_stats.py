@@ -156,3 +156,12 @@ def test_a_noisy_level_keeps_its_own_variance() -> None:
 
 def test_no_variance_at_all_is_an_interval_without_width() -> None:
     assert (half_widths(np.array([1.0, 2.0, 4.0]), [np.array([1.0, 1.0])] * 3) == 0).all()
+
+
+def test_levels_that_share_a_start_add_no_degrees_of_freedom():
+    loads = np.array([1.0, 4.0, 16.0])
+    samples = [np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 0.1, 0.2, 0.3]), np.array([-0.1, 0.0, 0.1, 0.2])]
+    free, shared = half_widths(loads, samples), half_widths(loads, samples, restarted=True)
+    sd = math.sqrt(0.05 / 3)  # the same at every level
+    assert shared == pytest.approx(np.full(3, 3.182446 * sd / 2), rel=1e-5)  # t with 3 degrees of freedom
+    assert np.all(free < shared)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_run import cell, request, table_of
 
@@ -118,6 +118,7 @@ def test_reading_a_folder(tmp_path: Path) -> None:
 chunk_lists = st.lists(st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 6)), max_size=8), min_size=1, max_size=12)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(chunk_lists, st.floats(1, 100))
 def test_columns_equal_a_loop_over_tokens(steps: list[list[tuple[float, int]]], pace: float) -> None:
     rows = []

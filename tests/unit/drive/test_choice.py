@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.drive.choice import choose, choose_from_file
+from loadtest.drive.choice import choose, choose_from_file, with_options
 from loadtest.drive.forecast import announcement
 from loadtest.drive.plan import make_start_plan
 from loadtest.drive.prepare import Options, prepare
@@ -14,7 +14,7 @@ from loadtest.errors import UsageError
 from loadtest.experiment import override
 from loadtest.servers.control import Arm
 from loadtest.servers.file import read_servers
-from loadtest.settings import Experiment
+from loadtest.settings import Experiment, Servers
 
 POOL = {
     "baseline": Arm(name="baseline", role="baseline", url="http://a:1"),
@@ -119,6 +119,20 @@ def test_files_that_do_not_say_enough_are_refused(tmp_path, tables, top, names, 
     with pytest.raises(UsageError) as refused:
         choose_from_file(_file(tmp_path, *tables, top=top), names)
     assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://LOCALHOST:1/v1"])
+def test_servers_of_a_file_that_are_one_and_the_same_are_refused(tmp_path, url):
+    file = _file(tmp_path, (*BASE[:3], ""), ("draft", "candidate", 2, ""))
+    file = with_options(file, {"candidate": url}, Servers(), Servers())
+    with pytest.raises(UsageError, match=r"Both arms are .*; a comparison needs two servers"):
+        choose_from_file(file, None)
+
+
+def test_a_password_in_an_option_that_is_refused_is_not_shown(tmp_path):
+    with pytest.raises(UsageError) as refused:
+        with_options(_file(tmp_path, BASE, CAND), {"baseline": "http://u:canary@a"}, Servers(), Servers())
+    assert "canary" not in str(refused.value)
 
 
 def test_starts_follow_thue_and_morse_and_each_walks_the_ladder():

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.run import measure
 from loadtest.errors import UsageError
 from loadtest.settings import Demo
 
@@ -83,6 +84,23 @@ def test_a_smoke_run_takes_the_ends_of_the_ladder_once(scenario):
         ({"server": "http://"}, "write a URL such as"),
         ({"server": "http://u:secret@a:1"}, "carries a user or password"),
         ({"server": "http://a:1/?x=1"}, "no ? or # part"),
+        ({"baseline": "http://127.0.0.1:1", "speculative": "http://LOCALHOST:1"}, "Both arms are one server"),
+        ({"baseline": "http://a", "speculative": "http://A.:80"}, "Both arms are one server"),
+        ({"baseline": "", "speculative": ""}, "--baseline is empty"),
+        ({"baseline": "http://a:1", "speculative": ""}, "--speculative is empty"),
+        ({"server": " "}, "--server is empty"),
+        ({"world": ""}, "--world is empty"),
+        ({"servers": Path("pair.toml"), "baseline": ""}, "--baseline is empty"),
+        ({"assignments": ("servers.baseline=", "servers.speculative=")}, "--set servers.baseline is empty"),
+        ({"assignments": ("servers.baseline=http://a:1",)}, "--set servers.baseline is given and"),
+        ({"world": "defalt"}, "--world is 'defalt', which is no world. Did you mean `default`?"),
+        ({"assignments": ("demo.preset=defalt",)}, "demo.preset is 'defalt', which is no world."),
+        ({"server": "http://a:1", "assignments": ("demo.preset=defalt",)}, "demo.preset is 'defalt'"),
+        ({"server": "http://a:1", "assignments": ("demo.blokcs=3",)}, "Did you mean `blocks`?"),
+        ({"levels": "9" * 400}, "--levels is '999"),
+        ({"levels": "9" * 5000}, "--levels is '999"),
+        ({"server": "http://a..b"}, "no valid host name"),
+        ({"baseline": "http://[::1", "speculative": "http://b"}, "--baseline is 'http://[::1'"),
         ({"levels": "1,x"}, "--levels is '1,x'"),
         ({"levels": ""}, "--levels is ''"),
         ({"levels": "0"}, "--levels is '0'"),
@@ -98,6 +116,47 @@ def test_wrong_options_are_refused(scenario, options, part):
         prepare(Options(scenario=scenario, **options), {})
     assert part in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+def test_servers_named_by_settings_are_the_servers(scenario):
+    assignments = ("servers.baseline=http://a:1", "servers.speculative='http://b:2'")
+    environment = {"LOADTEST_BASELINE_URL": "http://e1:1", "LOADTEST_SPECULATIVE_URL": "http://e2:2"}
+    prepared = prepare(Options(scenario=scenario, assignments=assignments), environment)
+    assert [arm.url for arm in prepared.arms] == ["http://a:1", "http://b:2"]
+    assert prepared.world is None
+
+
+def test_a_space_before_an_assignment_changes_nothing(scenario):
+    prepared = prepare(Options(scenario=scenario, assignments=(" demo.blocks=7",)), {})
+    assert prepared.experiment.plan.blocks == 7
+
+
+def test_an_empty_variable_of_the_environment_is_refused(scenario):
+    with pytest.raises(UsageError, match="LOADTEST_BASELINE_URL is empty"):
+        prepare(Options(scenario=scenario), {"LOADTEST_BASELINE_URL": "", "LOADTEST_SPECULATIVE_URL": ""})
+    prepared = prepare(Options(scenario=scenario, server="http://a:1"), {"LOADTEST_BASELINE_URL": ""})
+    assert prepared.arms[0].url == "http://a:1"
+
+
+@pytest.mark.parametrize("kind", ["link that leads nowhere", "file"])
+def test_an_output_folder_that_is_none_is_refused(scenario, kind):
+    out = scenario.parent / "out"
+    if kind == "file":
+        out.write_text("")
+    else:
+        out.symlink_to(scenario.parent / "missing" / "folder")
+    with pytest.raises(UsageError, match=r"--out .*out cannot be written: "):
+        measure(prepare(Options(scenario=scenario, out=out), {}), lambda event: None)
+
+
+def test_a_mistake_of_our_own_leaves_no_empty_folder(scenario):
+    def tell(event):
+        raise RuntimeError("a mistake")
+
+    out = scenario.parent / "out"
+    with pytest.raises(RuntimeError, match="a mistake"):
+        measure(prepare(Options(scenario=scenario, out=out), {}), tell)
+    assert list(out.iterdir()) == []
 
 
 def test_half_an_environment_is_refused(scenario):

@@ -31,6 +31,7 @@ def test_a_start_its_wait_and_its_health_are_said_and_the_wait_not_too_often():
         "waiting for draft to be healthy, 20 s of at most 10 min: loading \ufffd[31m weights",
         "waiting for draft to be healthy, 41 s of at most 10 min: loading \ufffd[31m weights",
         "draft is healthy after 42.0 s",
+        "ending draft",
     ]
 
 

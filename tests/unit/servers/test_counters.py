@@ -1,6 +1,11 @@
 """Counters, read from a real vLLM's exposition."""
 
+import contextlib
 from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadtest.servers.counters import is_idle, parse_exposition
 
@@ -48,6 +53,32 @@ python_info{version="3"} 1.0
         "vllm:spec_decode_num_accepted_tokens_per_pos_total",
     }
     assert is_idle(values) is False
+
+
+def test_figures_that_are_no_counts_are_not_told():
+    text = """vllm:generation_tokens_total{engine="0"} 1.7e308
+vllm:generation_tokens_total{engine="1"} 1.7e308
+vllm:prompt_tokens_total{engine="0"} +Inf
+vllm:prompt_tokens_total{engine="1"} -Inf
+vllm:num_requests_running 3
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 1.7e308
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="0"} 1.7e308
+"""
+    assert parse_exposition(text) == ({"vllm:num_requests_running": 3}, [])
+
+
+@pytest.mark.parametrize(
+    "line", ["vllm:a{", "vllm:a}", 'vllm:a{b="c} 1', "vllm:a x", "vllm:a{=} 1", "vllm:a 1 2 3 4 {"]
+)
+def test_a_text_that_is_no_exposition_is_a_value_error_or_nothing(line):
+    with contextlib.suppress(ValueError):
+        parse_exposition(line)
+
+
+@given(st.lists(st.text(alphabet='{}="\\,# 01eE.+-xNa\t', max_size=30), max_size=3))
+def test_no_exposition_raises_anything_else(lines):
+    with contextlib.suppress(ValueError):
+        parse_exposition("\n".join("vllm:" + line for line in lines))
 
 
 def test_a_text_without_our_families_says_nothing():

@@ -189,3 +189,24 @@ def test_the_files_that_are_shipped_can_be_read_without_any_variable(path):
     assert file.machine == "shared"
     first, second = file.starts.values()
     assert second.command[: len(first.command)] == first.command, "alike but for speculation"
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ('metrics = ["http://a..b/metrics"]', "no valid host name"),
+        ('metrics = ["http://u:canary@b/metrics"]', "carries a user or password"),
+        ("k = 0x" + "f" * 5000, "arms.baseline.k is a value too long to show"),
+        ("k = " + "9" * 5000, "is not valid TOML"),
+        ("k = " + "[" * 5000, "is not valid TOML"),
+        ("api_key = 1234567", "has no key `api_key`"),
+    ],
+    ids=lambda word: word[:30],
+)
+def test_values_that_nothing_can_hold_are_refused(tmp_path, line, part):
+    path = tmp_path / "pair.toml"
+    path.write_text(f'[arms.baseline]\nrole = "baseline"\nurl = "http://a:1"\n{line}\n')
+    with pytest.raises(UsageError) as refused:
+        read_servers(path, {})
+    assert part in str(refused.value)
+    assert "canary" not in str(refused.value)

@@ -121,3 +121,14 @@ def test_a_cancelled_request_never_ends() -> None:
     assert server.advance(10.0) == [kept]
     assert server.idle
     assert sum(server.counters().finished.values()) == 1
+
+
+@pytest.mark.parametrize("role", ["baseline", "speculative"])
+def test_an_idle_server_woken_just_before_the_time_asked_for_stays_in_the_present(role: str) -> None:
+    server = VirtualServer(WORLDS["default"].arm(role), 1)
+    assert server.advance(10.0) == []
+    job = server.submit(10.0, ask(0, 0))
+    for until_s in (10.004, 10.006, 10.008):  # it has arrived, and its first step ends later
+        assert server.advance(until_s) == []
+    assert server.advance(60.0) == [job]
+    assert 10.0 < job.chunk_times_s[0] < job.finished_s < 12.0

@@ -1,0 +1,20 @@
+"""A file of the report, written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loadtest.errors import UsageError
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write text beside a file, put it in its place, and return its path. Raises UsageError when that cannot be."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_bytes(text.encode())
+        part.replace(path)
+    except OSError as error:
+        if part.is_file():
+            part.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    return path

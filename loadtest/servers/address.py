@@ -1,0 +1,111 @@
+"""The address of a server: read from a word, checked once for every client of ours, and told apart from another's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import SplitResult, urlsplit
+
+import httpx
+
+from loadtest.errors import UsageError
+
+WANTED = "write a URL such as http://127.0.0.1:8000"
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[A-Za-z0-9_.~-]+")
+_THIS_MACHINE = "localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A server's URL taken apart."""
+
+    scheme: str  # http · https
+    host: str  # lower case, ASCII; an IPv6 address has no brackets
+    port: int
+    path: str  # no trailing slash
+
+    @property
+    def authority(self) -> str:
+        """The host, bracketed where needed, and the port unless it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL in its plain form."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def read_address(word: str, named: str) -> Address:
+    """Take a URL apart. Raises UsageError, with a sentence that calls it `named`, for one that no client could use."""
+    shown = "(hidden)" if "@" in word else repr(word if len(word) <= 120 else word[:119] + "…")
+    wrong = UsageError(f"{named} is {shown}; {WANTED}.")
+    if any(c.isspace() or not c.isprintable() for c in word):
+        raise UsageError(f"{named} is {shown}, with a blank or an unprintable character; {WANTED}.")
+    try:
+        parts = urlsplit(word)
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    if "@" in parts.netloc:
+        raise UsageError(f"{named} carries a user or password; give a key by servers.api_key_env instead.")
+    if parts.scheme not in _PORTS or not parts.hostname or port == 0:
+        raise wrong
+    if parts.query or parts.fragment:
+        raise UsageError(f"{named} is {shown}; a URL of a server has no ? or # part.")
+    if not parts.path.isascii():
+        raise UsageError(f"The path of {named} is outside ASCII ({shown}); percent-encode it.")
+    host = _host_of(parts)
+    if not host:
+        raise UsageError(f"{named} is {shown}, which holds no valid host name; {WANTED}.")
+    address = Address(scheme=parts.scheme, host=host, port=port or _PORTS[parts.scheme], path=parts.path.rstrip("/"))
+    try:
+        httpx.URL(address.url).host  # noqa: B018  # decoded when asked for; the control plane's client has the last word
+    except (httpx.InvalidURL, UnicodeError):
+        raise UsageError(f"{named} is {shown}, which holds no valid host name; {WANTED}.") from None
+    return address
+
+
+def _host_of(parts: SplitResult) -> str:
+    """Return the host in ASCII; empty when it is none."""
+    host = parts.hostname or ""
+    try:
+        if ":" in host:
+            return str(ip_address(host))
+        host = host.encode("idna").decode("ascii")
+    except ValueError:  # UnicodeError is one
+        return ""
+    return host if _HOST.fullmatch(host) and len(host) <= 253 else ""
+
+
+def clean_url(word: str, option: str) -> str:
+    """Return a server's URL in its plain form, or refuse it with a sentence that names `option`."""
+    # "http:/host" would else be taken for a host named http.
+    whole = word if "//" in word or ":/" in word else f"http://{word}"
+    address = read_address(whole, option)
+    return address.url.removesuffix("/v1").rstrip("/")
+
+
+def same_place(first: str, second: str) -> bool:
+    """Return whether two URLs lead to the same host, port and path, as far as their words tell.
+
+    Names are not looked up: two names of one address may be two servers behind one entrance.
+    """
+    one, other = read_address(first, "a URL"), read_address(second, "a URL")
+    return (_machine(one.host), one.port, one.path) == (_machine(other.host), other.port, other.path)
+
+
+def _machine(host: str) -> str:
+    """Return one word for every way to write this machine's own address."""
+    host = host.rstrip(".")
+    if host == _THIS_MACHINE or host.endswith("." + _THIS_MACHINE):
+        return _THIS_MACHINE
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return _THIS_MACHINE if str(address) in ("127.0.0.1", "::1", "0.0.0.0", "::") else str(address)
