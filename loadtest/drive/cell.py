@@ -103,7 +103,8 @@ class CellRun:
         elif self._scenario_error is not None:
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.phases.warmup_cut and not self.context.phases.issued:
-            self._scenario_error = UsageError("The scenario sent no request: does a task of it call self.chat()?")
+            sentence = "The scenario ran on without sending a request: does it call self.chat()?"
+            self._scenario_error = UsageError(sentence)
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.hopeless:
             self.state = "aborted"

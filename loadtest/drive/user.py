@@ -29,6 +29,9 @@ class _SeededTasks(DefaultTaskSet):
             return super().get_next_task()  # type: ignore[no-untyped-call]  # says what is missing
         return cast(LLMUser, self.user).rng("task").choice(self.user.tasks)
 
+    def wait(self) -> None:
+        cast(LLMUser, self.user).wait()  # Locust's own would sleep here, by global randomness
+
 
 class LLMUser(User):
     """One user of the service: `next_session()` draws a dialogue, `chat()` sends a request and measures its stream.
