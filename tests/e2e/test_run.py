@@ -17,6 +17,7 @@ from processes import CHAT, ROOT, assert_nothing_left, processes_that_mention
 
 pytestmark = pytest.mark.e2e
 SHORT = ("--levels", "2,6", "--window", "1s", "--blocks", "2")
+SHORTER = ("--levels", "4", "--window", "1s", "--blocks", "2")
 
 
 def _json(path: Path) -> dict:
@@ -72,7 +73,7 @@ def test_counters_and_records_agree_cell_by_cell(loadtest, servers):
 
 
 def test_a_report_is_drawn_again_from_the_records_alone(loadtest):
-    first = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT)
+    first = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORTER)
     folder = first.folder
     page = (folder / "report.html").read_bytes()
     (folder / "report.html").unlink()
@@ -83,7 +84,7 @@ def test_a_report_is_drawn_again_from_the_records_alone(loadtest):
 
 def test_one_server_alone_is_measured_and_not_judged(loadtest, servers):
     server = servers("baseline")
-    command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--server", server.url,
+    command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORTER, "--server", server.url,
                            "--set", "load.think_time=0", "--set", "generation.max_tokens=32")  # fmt: skip
     assert command.process.returncode == 0, command.text
     verdict = _json(command.folder / "verdict.json")
@@ -150,7 +151,7 @@ def test_impatient_interrupts_never_cost_what_was_measured(loadtest):
 
 
 def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
-    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT)
+    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORTER)
     command.process.stdout.readline()
     command.process.stdout.close()
     code = command.process.wait(120)
@@ -160,7 +161,7 @@ def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
 
 
 def test_a_null_server_that_dies_is_noted_and_the_run_goes_on(loadtest):
-    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT)
+    command = loadtest("run", CHAT, "--out", loadtest.out, *SHORTER)
     deadline = time.monotonic() + 60
     while not (found := _pids_of("--world null", str(loadtest.out))):
         assert time.monotonic() < deadline
