@@ -212,7 +212,7 @@ def _refused(marks: Sequence[Mark]) -> Decision | None:
 
 def _unjudged(a: _Analysed) -> Decision | None:
     if a.run.get("smoke"):
-        return _measured(a, "a smoke run only shows that everything works")
+        return _tried(a)
     return _measured(a, "the run was asked to measure only") if a.run.get("measure_only") else None
 
 
@@ -221,6 +221,17 @@ def _against_itself(a: _Analysed, by_metric: Mapping[str, Curve]) -> Decision | 
         return None
     metric = a.experiment.decision.metric
     return judge_against_itself(a.run, by_metric[metric], metric, a.levels)
+
+
+def _tried(a: _Analysed) -> Decision:
+    """Say whether everything is ready to measure; an invalid cell or a failed request says that it is not."""
+    lost = len(a.cells) - len(a.valid)
+    failed = sum(row.failed for row in a.rows)
+    wrong = [f"{lost} of {len(a.cells)} cells are invalid"] if lost else []
+    wrong += [f"{failed} request{'s' if failed > 1 else ''} failed"] if failed else []
+    ready = f"Not ready to measure: {' and '.join(wrong)}" if wrong else "Ready to measure: everything worked"
+    headline = f"{ready}, at {wording.tested(a.levels)}. A smoke run judges nothing."
+    return Decision(answer=Answer.MEASURED, exit_code=int(EXITS[Answer.MEASURED]), headline=headline)
 
 
 def _measured(a: _Analysed, why: str) -> Decision:

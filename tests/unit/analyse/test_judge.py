@@ -204,6 +204,13 @@ def test_measuring_only(keys: dict[str, bool]) -> None:
     assert interrupted.decision.exit_code == ExitCode.INVALID
 
 
+def test_a_smoke_run_says_whether_everything_is_ready() -> None:
+    found = judged(Made(run=header(smoke=True), blocks=1))
+    assert found.decision.headline == (
+        "Ready to measure: everything worked, at 1 to 64 users. A smoke run judges nothing."
+    )
+
+
 def test_one_server_alone() -> None:
     found = judged(Made(arms=(BASE,), run=header(candidate=None)))
     assert (found.decision.answer, found.decision.exit_code) == (Answer.MEASURED, ExitCode.PASS)
