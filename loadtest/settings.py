@@ -91,11 +91,6 @@ def flag(value: Any) -> bool:
     return value
 
 
-def optional(check: Check) -> Check:
-    """Accept what `check` accepts; the default None means: not sent, or not limited."""
-    return check
-
-
 def strings(value: Any) -> tuple[str, ...]:
     """Accept a list of strings."""
     if not isinstance(value, list | tuple) or not all(

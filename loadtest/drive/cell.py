@@ -57,7 +57,7 @@ class CellRun:
         self._scrape("idle_before")
         environment = Environment(user_classes=[self._user_class], host=context.target.endpoint.url)
         setattr(environment, CONTEXT, context)
-        environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]
+        environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]  # Locust types in part
         runner = environment.create_local_runner()
         runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
         if runner.spawning_greenlet is not None:

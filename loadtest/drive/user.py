@@ -64,7 +64,7 @@ class LLMUser(User):
         def run_user(user: LLMUser) -> None:  # Locust reads the user from the greenlet's first argument
             user._sleep_until(user._start_s)
             try:
-                user.run()  # type: ignore[no-untyped-call]
+                user.run()  # type: ignore[no-untyped-call]  # Locust types in part
             except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # a scenario may raise anything
                 self.environment.events.user_error.fire(user_instance=user, exception=error, tb=error.__traceback__)
             finally:
