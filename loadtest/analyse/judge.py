@@ -213,6 +213,8 @@ def _refused(marks: Sequence[Mark]) -> Decision | None:
 def _unjudged(a: _Analysed) -> Decision | None:
     if a.run.get("smoke"):
         return _tried(a)
+    if (a.run.get("servers_file") or {}).get("comparison") == "isolated":
+        return _measured(a, "an isolated comparison says why speculation pays or not, never whether to roll it out")
     return _measured(a, "the run was asked to measure only") if a.run.get("measure_only") else None
 
 

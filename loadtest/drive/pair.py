@@ -54,6 +54,24 @@ def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
+def refuse_another(name: str, start: int, first: Identity, now: Identity) -> None:
+    """Raise NotComparable when a later start of an arm is not the server that its first start was.
+
+    What a server chooses by itself (blocks of its cache, captured graphs) may vary from start to start.
+    """
+    if not (first.config and now.config):  # one did not tell its settings this time
+        first, now = replace(first, config={}), replace(now, config={})
+    rows = [row for row in compare(first, now) if row["kind"] in ("violation", "expected")]
+    if first.speculates == now.speculates:
+        rows = [row for row in rows if row["item"] != SPECULATION]
+    if rows:
+        lines = "\n".join(f"  {row['item']}: {row['baseline']} at first, now {row['candidate']}" for row in rows)
+        raise NotComparable(
+            f"Start {start} of {name} is not the server that start 1 was:\n{lines}\n"
+            "Something it reads (a file, an environment variable, a model) changed during the run."
+        )
+
+
 def _speculation(row: dict[str, Any], arms: Sequence[Arm], *, aa: bool) -> dict[str, Any]:
     """Take what was declared where a server does not tell; in an A/A both arms are to be the same."""
     if aa and row["kind"] != "unknown":

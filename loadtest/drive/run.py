@@ -14,6 +14,7 @@ from typing import Any
 
 from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.job import Job
+from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
 from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
 from loadtest.drive.plan import plan_lines
@@ -22,7 +23,7 @@ from loadtest.drive.truth import agreement, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
 from loadtest.record import finish_requests, read_requests, write_json
-from loadtest.servers.control import Arm, Control
+from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
@@ -105,6 +106,7 @@ class _Run:
         self._comparability: list[dict[str, Any]] = []
         self._header: dict[str, Any] = {}
         self._managed = Managed(prepared.choice.starts, folder, tell)
+        self._late_steps = LateSteps()
         stack.callback(self._managed.stop)
         if prepared.world:
             for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
@@ -140,12 +142,13 @@ class _Run:
             arms=tuple(self._arms.values()), cells=tuple(cells),
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
             salted={name: takes_salt(identity) for name, identity in self._identities.items()},
+            simulated={name: bool(identity.simulated_world) for name, identity in self._identities.items()},
             run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}", origin_ns=origin_ns, restarts=restarts,
             calibration=Arm(name=NULL, role="null", url=f"http://127.0.0.1:{null['port']}", model=null["model"]),
         )  # fmt: skip
         driver = DriverProcess(job)
         self._stack.callback(driver.close)
-        turns = Turns(prepared, self._managed, self._meet) if restarts else None
+        turns = Turns(prepared, self._managed, self._meet, self._part) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
         hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
         if driver.asked_to_stop:
@@ -157,6 +160,8 @@ class _Run:
     def _meet(self, arm: Arm, identity: Identity) -> None:
         """Note what an arm is. Raises NotComparable once both are known and differ in more than speculation."""
         self._arms[arm.name], self._identities[arm.name] = arm, identity
+        if identity.simulated_world:
+            self._late_steps.open(arm)
         choice = self._prepared.choice
         known = [self._arms[a.name] for a in choice.arms if a.name in self._identities]
         if len(known) == 2:
@@ -164,6 +169,10 @@ class _Run:
             self._comparability = comparability(known, self._identities, waived, aa=choice.aa)
         self._write_header()
         refuse_violations(self._comparability)
+
+    def _part(self) -> None:
+        """Ask simulated servers, before they are ended or left, how many of their steps were late."""
+        self._late_steps.close()
 
     def _write_header(self) -> None:
         """Bring the header on disk up to date, from the first time that there is one."""
@@ -178,6 +187,8 @@ class _Run:
                 return
             if event["event"] == "note":
                 self._header["notes"].append(event["text"])
+            if event["event"] == "asking":
+                self._header["asking"] = {name: value for name, value in event.items() if name != "event"}
             if event["event"] == "calibration_end":
                 truth = self._folder / f"truth-{NULL}.jsonl"
                 self._header["calibration"] = calibration_result(self._folder, event, truth, origin_ns)
@@ -209,13 +220,15 @@ class _Run:
         header, folder = self._header, self._folder
         header["status"], header["reason"] = last["state"], last.get("reason", "")
         header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._part()
+        if header["simulated"]:
+            header["simulated"]["late_ratio"] = self._late_steps.ratios()
         if self._prepared.world:
             requests = read_requests(folder)
             truth: dict[str, Any] = {}
             for arm in self._arms.values():
                 own = requests.filter([value == arm.name for value in requests.column("arm").to_pylist()])
                 truth[arm.name] = asdict(agreement(own, folder / f"truth-{arm.name}.jsonl", origin_ns))
-                header["simulated"]["late_ratio"][arm.name] = _late_ratio(arm)
             header["simulated"]["truth"] = truth
         write_json(folder / "run.json", header)
         finish_requests(folder)
@@ -226,13 +239,6 @@ class _Run:
 def _has_requests(folder: Path) -> bool:
     files = (folder / "requests.parquet", folder / "requests.arrows")
     return any(path.exists() for path in files) and read_requests(folder).num_rows > 0
-
-
-def _late_ratio(arm: Arm) -> float | None:
-    control = Control(arm)
-    data = control.json("/simulate/truth")
-    control.close()
-    return data["late_steps"] / data["steps"] if data and data.get("steps") else None
 
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.pair import introduce, takes_salt
+from loadtest.drive.pair import introduce, refuse_another, takes_salt
 from loadtest.drive.prepare import Prepared
 from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError
 from loadtest.servers.control import Arm, server_named
@@ -60,29 +60,31 @@ class Managed:
 class Turns:
     """Gives each arm its turn on a shared machine, whenever the driver asks for it."""
 
-    def __init__(self, prepared: Prepared, managed: Managed, meet: Meet) -> None:
-        """`meet` is told each arm that was started, and may refuse to go on by raising."""
+    def __init__(self, prepared: Prepared, managed: Managed, meet: Meet, part: Callable[[], None]) -> None:
+        """`meet` is told each arm that was started, and may refuse to go on by raising; `part` comes before its end."""
         self._arms = {arm.name: arm for arm in prepared.arms}
         self._total = prepared.experiment.plan.blocks
-        self._managed, self._meet = managed, meet
-        self._seen: set[str] = set()
+        self._managed, self._meet, self._part = managed, meet, part
+        self._first: dict[str, Identity] = {}
         self.failure: LoadtestError | None = None
 
     def take(self, name: str, start: int) -> dict[str, Any]:
         """End the arm that runs and start this one; return the answer for the driver."""
         try:
+            self._part()
             self._managed.stop()
             self._managed.start(self._arms[name], start + 1, self._total)
             arm, identity = introduce(self._arms[name])
-            self._seen.add(name)
+            refuse_another(name, start + 1, self._first.setdefault(name, identity), identity)
             self._meet(arm, identity)
         except LoadtestError as error:
             self.failure = self._as_failure(error, name)
             kind = "run" if isinstance(self.failure, RunError) else "usage"
             return {"refused": str(self.failure), "kind": kind}
-        return {"arm": asdict(arm), "salted": takes_salt(identity)}
+        simulated = bool(identity.simulated_world)
+        return {"arm": asdict(arm), "salted": takes_salt(identity), "simulated": simulated}
 
     def _as_failure(self, error: LoadtestError, name: str) -> LoadtestError:
         """A start that fails although the same one worked before is no mistake of the user's."""
-        wrong_from_the_start = isinstance(error, UsageError) and name not in self._seen
+        wrong_from_the_start = isinstance(error, UsageError) and name not in self._first
         return error if wrong_from_the_start or isinstance(error, NotComparable) else RunError(str(error))

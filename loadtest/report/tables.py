@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.analyse.results import CellView, Estimate, Guard
+from loadtest.analyse.results import CellView, Comparability, Estimate, Guard
 from loadtest.report import words
 from loadtest.report.view import View
 
 Row = tuple[str, ...]
+FEW = 8  # settings of speculation that need no fold
 MOST = 250  # rows of a table that grows with the run: the page stays under 6 MB
 INTER_TOKEN = ("tpot", "token_gap", "chunk_gap")
 
@@ -176,18 +178,32 @@ def _tally(counts: dict[str, int]) -> str:
     return ", ".join(f"{words.plain(name, 80)} {number:,}" for name, number in sorted(counts.items())) or words.MISSING
 
 
-def comparability(view: View, *, equal: bool) -> Table:
-    """Return what is known of the two servers: the items that are equal, or all others, the gravest first."""
-    rank = {"violation": 0, "waived": 1, "unknown": 1, "consequence": 2, "expected": 3, "equal": 4}
-    chosen = [line for line in view.judgement.comparability if (line.kind == "equal") is equal]
-    ordered = sorted(chosen, key=lambda line: rank.get(line.kind, 1))
+def comparability(view: View) -> dict[str, Table]:
+    """Return what is known of the two servers: what differs, the gravest first, what speculation itself sets, the rest.
+
+    The settings of speculation stand apart where they are many: a real server lists some two hundred.
+    """
+    rank = {"violation": 0, "waived": 1, "unknown": 1, "consequence": 2, "expected": 3}
+    lines = sorted(view.judgement.comparability, key=lambda line: rank.get(line.kind, 1))
+    equal = [line for line in lines if line.kind == "equal"]
+    settings = [line for line in lines if line.kind == "expected" and "." in line.item]
+    settings = settings if len(settings) > FEW else []
+    rest = [line for line in lines if line not in equal and line not in settings]
+    return {
+        "comparability": _compared("Differences", rest),
+        "speculation_settings": _compared("What speculation itself sets", settings),
+        "equal": _compared("Equal items", equal),
+    }
+
+
+def _compared(name: str, lines: Sequence[Comparability]) -> Table:
     rows = tuple(
         (words.plain(line.item), words.plain(line.kind), words.plain(line.baseline) or words.MISSING,
          words.plain(line.candidate) or words.MISSING, words.plain(line.source))
-        for line in ordered[:MOST]
+        for line in lines[:MOST]
     )  # fmt: skip
-    name, columns = "Equal items" if equal else "Differences", ("item", "difference", "baseline", "candidate", "source")
-    return Table(name=name, columns=columns, rows=rows, left_out=max(0, len(ordered) - MOST))
+    columns = ("item", "difference", "baseline", "candidate", "source")
+    return Table(name=name, columns=columns, rows=rows, left_out=max(0, len(lines) - MOST))
 
 
 def cells(view: View, *, marked_only: bool = False) -> Table:

@@ -67,10 +67,13 @@ class ArmTable:
     method: str = key("", text, "declared method of speculation")
     k: int | None = key(None, whole(1, 1000), "declared draft tokens per step")
     start: tuple[str, ...] = key((), strings, "command that serves in the foreground, as a list of words")
+    stop: tuple[str, ...] = key(
+        (), strings, "command for what outlives `start`, such as a container; run after its end"
+    )
     env: dict[str, str] = key({}, _words_by_name, "environment of the command, on top of this program's own")
     cwd: str = key("", text, "working folder of the command, from the servers file's folder; default: the current one")
     ready_s: float = key(600.0, positive_s, "time allowed from start to healthy")
-    stop_s: float = key(20.0, positive_s, "time allowed from TERM to its end; then it is killed")
+    stop_s: float = key(20.0, positive_s, "time allowed from TERM to its end, then it is killed; and to `stop`")
     health: str = key("/health", _path_of_url, "path that answers 200 once it serves")
 
 
@@ -84,6 +87,7 @@ class Start:
     ready_s: float
     stop_s: float
     health: str
+    stop: tuple[str, ...] = field(default=(), repr=False)  # run once the command and its children have ended
     secrets: tuple[str, ...] = field(default=(), repr=False)  # values that must not be shown
 
 
@@ -180,8 +184,11 @@ class _Reader:
         for needed, example in (("role", 'role = "baseline" or "candidate"'), ("url", 'url = "http://127.0.0.1:8000"')):
             if not checked.get(needed):
                 raise self._fail("", table, f"[{table}] has no {needed}; write {example}.")
-        if "start" in checked and not checked["start"]:
-            raise self._fail(table, "start", f"{table}.start is empty; it must be a command as a list of words.")
+        for item in ("start", "stop"):
+            if item in checked and not checked[item]:
+                raise self._fail(table, item, f"{table}.{item} is empty; it must be a command as a list of words.")
+        if checked.get("stop") and not checked.get("start"):
+            raise self._fail(table, "stop", f"{table}.stop ends what {table}.start left; there is no {table}.start.")
         return ArmTable(**checked)
 
     def _filled(self, word: str, variables: Mapping[str, str], table: str, name: str) -> str:
@@ -224,6 +231,7 @@ class _Reader:
     def _start(self, name: str, table: ArmTable) -> Start:
         fill = self._fill_for(name, table)
         command = tuple(fill(word, "start") for word in table.start)
+        stop = tuple(fill(word, "stop") for word in table.stop)
         env = {variable: fill(value, "env") for variable, value in table.env.items()}
         cwd = fill(table.cwd, "cwd")
         folder = self._path.parent / cwd if cwd else None
@@ -231,8 +239,8 @@ class _Reader:
             raise self._fail(f"arms.{name}", "cwd", f"arms.{name}.cwd is {cwd!r}; there is no such folder.")
         held = [self._environment.get(variable, "") for variable in (table.api_key_env, *table.headers_env.values())]
         held += [value for variable, value in env.items() if is_secret(variable)]
-        held += [command[i].partition("=")[2] or command[i] for i in secret_words(command)]
-        return Start(command=command, env=env, cwd=folder, ready_s=table.ready_s, stop_s=table.stop_s,
+        held += [words[i].partition("=")[2] or words[i] for words in (command, stop) for i in secret_words(words)]
+        return Start(command=command, stop=stop, env=env, cwd=folder, ready_s=table.ready_s, stop_s=table.stop_s,
                      health=table.health, secrets=tuple(value for value in held if value))  # fmt: skip
 
 
@@ -241,7 +249,7 @@ def _metrics_url(word: str, named: str) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    return HIDDEN if name in ("env", "headers_env", "start") or is_secret(name) else shown(value)
+    return HIDDEN if name in ("env", "headers_env", "start", "stop") or is_secret(name) else shown(value)
 
 
 def _line(source: str, table: str, name: str) -> str:

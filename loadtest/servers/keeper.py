@@ -1,9 +1,9 @@
 """Keeps one server: starts it in a session of its own, and ends it with its children when told, or left, by the parent.
 
-`python -m loadtest.servers.keeper LOG` reads one JSON line {"command", "env", "cwd", "stop_s"} from its stdin, starts
-the command with its output in LOG, and says {"event": "started", "pid"} and {"event": "ended", "code", "asked"} on its
-stdout. It ends the server when its stdin ends, whatever became of the parent: a killed process cannot clean up, but
-its pipe closes.
+`python -m loadtest.servers.keeper LOG` reads one JSON line {"command", "stop", "env", "cwd", "stop_s"} from its stdin,
+starts the command with its output in LOG, and says {"event": "started", "pid"} and {"event": "ended", "code", "asked"}
+on its stdout. It ends the server when its stdin ends, whatever became of the parent: a killed process cannot clean up,
+but its pipe closes.
 
 Small on purpose: it must start quickly and outlive everything else.
 """
@@ -102,12 +102,26 @@ def end_all(leader: int, stop_s: float, ancestor: int | None = None, reap: Calla
             return
 
 
+def clear_away(spec: dict[str, Any], log: Path) -> None:
+    """Run the command for what outlives a server, such as a container, for at most `stop_s` seconds."""
+    if not spec.get("stop"):
+        return
+    with log.open("ab") as out, contextlib.suppress(subprocess.TimeoutExpired):
+        try:
+            subprocess.run(
+                spec["stop"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=spec["env"],
+                cwd=spec["cwd"], timeout=float(spec["stop_s"]), check=False,
+            )  # fmt: skip
+        except OSError as error:
+            out.write(f"loadtest: `stop` could not be run: {error.strerror}\n".encode())
+
+
 class Keeper:
     """One server under this process."""
 
     def __init__(self, spec: dict[str, Any], log: Path) -> None:
         """Start the server; raises OSError when the command cannot be run."""
-        self._stop_s = float(spec["stop_s"])
+        self._spec, self._log = spec, log
         self._asked = False
         self._awake, wake = os.pipe()
         for end in (self._awake, wake):
@@ -156,7 +170,8 @@ class Keeper:
     def end(self) -> dict[str, Any]:
         """End whatever is left of the server and its children; return the last word."""
         ancestor = os.getpid() if LINUX else None  # elsewhere `ps` itself would be a descendant
-        end_all(self.pid, self._stop_s, ancestor, self._reap_strangers)
+        end_all(self.pid, float(self._spec["stop_s"]), ancestor, self._reap_strangers)
+        clear_away(self._spec, self._log)
         return {"event": "ended", "code": self._process.wait(), "asked": self._asked}
 
 

@@ -22,7 +22,7 @@ from loadtest.servers.control import Arm, Control, server_named
 from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.file import Start
 from loadtest.servers.hiding import clean, without
-from loadtest.servers.keeper import KILL_S, LINUX, end_all
+from loadtest.servers.keeper import KILL_S, LINUX, clear_away, end_all
 
 Tell = Callable[[dict[str, Any]], None]
 POLL_S = 0.25
@@ -61,11 +61,14 @@ class ManagedServer:
             [sys.executable, "-m", "loadtest.servers.keeper", str(self.log.resolve())], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, start_new_session=True, bufsize=0, env=os.environ | {"PYTHONPATH": _own_path()},
         )  # fmt: skip
-        spec = {"command": list(self._start.command), "env": dict(os.environ) | self._start.env,
-                "cwd": str(self._start.cwd or Path.cwd()), "stop_s": self._start.stop_s}  # fmt: skip
         assert self._keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._keeper.stdin.write(json.dumps(spec).encode() + b"\n")
+            self._keeper.stdin.write(json.dumps(self._spec()).encode() + b"\n")
+
+    def _spec(self) -> dict[str, Any]:
+        start = self._start
+        return {"command": list(start.command), "stop": list(start.stop), "env": dict(os.environ) | start.env,
+                "cwd": str(start.cwd or Path.cwd()), "stop_s": start.stop_s}  # fmt: skip
 
     def wait_until_healthy(self, tell: Tell) -> float:
         """Wait until it answers its health path; return the seconds since its start. Raises StartFailed."""
@@ -157,7 +160,7 @@ class ManagedServer:
         if keeper is None:
             return
         try:
-            words, _ = keeper.communicate(timeout=self._start.stop_s + 2 * KILL_S)  # closes its stdin
+            words, _ = keeper.communicate(timeout=2 * (self._start.stop_s + KILL_S))  # closes its stdin
         except subprocess.TimeoutExpired:
             keeper.kill()
             words, _ = keeper.communicate()
@@ -165,6 +168,7 @@ class ManagedServer:
         started = self._word("started")
         if started and not self._word("ended"):  # the keeper was killed: its orphans are ended from here
             end_all(int(started["pid"]), self._start.stop_s)
+            clear_away(self._spec(), self.log)
         clean(self.log, self._start.secrets)
 
 

@@ -85,6 +85,8 @@ def test_one_server_at_a_time_from_start_to_page(loadtest, servers_file):
     for cell in verdict["cells"]:
         assert cell["tokens_client"] == cell["tokens_server"] > 0
     assert "SIMULATED" in command.text
+    assert set(run["simulated"]["late_ratio"]) == {"baseline", "drafted"}
+    assert all(0 <= ratio < 1 for ratio in run["simulated"]["late_ratio"].values())
     assert {path.name for path in folder.glob("server-*.log")} == {
         f"server-{arm}-{start}.log" for arm in ("baseline", "drafted") for start in (1, 2)
     }
@@ -168,6 +170,20 @@ def test_servers_that_differ_end_the_run_before_the_candidates_first_cell(loadte
     report = loadtest.run("report", command.folder)
     assert report.process.returncode == 5, report.text
     assert "The servers differ in more than speculation: model," in " ".join(report.text.split())
+
+
+def test_a_later_start_that_is_another_server_ends_the_run_and_keeps_what_was_measured(
+    loadtest, servers_file, tmp_path
+):
+    once = tmp_path / "once"
+    turns = f"w=default; [ -e {once} ] && w=eagle3; touch {once}; exec"
+    other = f'"sh", "-c", "{turns} {{python}} -m loadtest.simulate --port {{port}} --arm speculative --world $w"'
+    file = servers_file(candidate=other)
+    command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", file)
+    assert command.process.returncode == 5, command.text
+    assert "Start 2 of drafted is not the server that start 1 was" in " ".join(command.text.split())
+    assert (command.folder / "requests.parquet").exists()
+    assert_nothing_left(command)
 
 
 def test_a_candidate_that_does_not_start_keeps_what_was_measured(loadtest, servers_file):

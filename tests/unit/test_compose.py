@@ -15,6 +15,8 @@ import yaml
 from compose_files import COMBINATIONS, ROOT, document, environment_file, override, project, vllm_words
 from compose_spec import PyCompose
 
+from loadtest.servers.file import read_servers
+
 OVERRIDES = sorted(path.name.split(".")[1] for path in ROOT.glob("compose.*.yml"))
 SERVERS = ("baseline", "speculative")
 SIMULATED = ("sim-baseline", "sim-speculative")
@@ -228,6 +230,19 @@ def test_the_image_is_not_root_and_gets_what_it_copies() -> None:
     let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert sorted(copied) == sorted(let_in)
     assert all((ROOT / word).exists() for word in copied)
+
+
+def test_the_servers_file_for_one_gpu_starts_and_ends_these_services() -> None:
+    file = read_servers(ROOT / "servers" / "docker-onegpu.toml", {})
+    for name, arm in file.arms.items():
+        start, service = file.starts[name], services()[name]
+        assert service["ports"] == [f"{arm.url.removeprefix('http://')}:8000"]
+        assert start.command[-1] == start.stop[-1] == name
+        assert "up" in start.command
+        assert {"rm", "--stop", "--force"} <= set(start.stop)
+        assert start.cwd is not None
+        assert (start.cwd / "docker-compose.yml").samefile(ROOT / "docker-compose.yml")
+        assert start.env == {f"{'SPEC' if name == 'speculative' else 'BASELINE'}_GPUS": "0"}
 
 
 def test_docker_compose_reads_the_files_as_we_do() -> None:

@@ -195,7 +195,9 @@ def test_two_equal_servers_are_no_comparison() -> None:
     assert decision.reasons == ("Speculation was not active in speculative: 1.000 tokens per step.",)
 
 
-@pytest.mark.parametrize("keys", [{"smoke": True}, {"measure_only": True}])
+@pytest.mark.parametrize(
+    "keys", [{"smoke": True}, {"measure_only": True}, {"servers_file": {"comparison": "isolated"}}]
+)
 def test_measuring_only(keys: dict[str, bool]) -> None:
     found = judged(Made(run=header(**keys), blocks=2))
     assert (found.decision.answer, found.decision.exit_code) == (Answer.MEASURED, ExitCode.PASS)

@@ -192,3 +192,36 @@ def test_the_environment_and_folder_are_the_commands_own(server, tmp_path):
     one.wait_until_healthy(lambda event: None)
     assert one.tail(1).startswith(f"{folder} so ")
     assert "MINE" not in os.environ
+
+
+def test_what_outlives_the_server_is_cleared_away_after_its_end(server, tmp_path):
+    seen = tmp_path / "seen"
+    serving = f"curl -s localhost:{{port}} >/dev/null && echo up >> {seen}; echo $WORD >> {seen}; echo cleared"
+    one = _serving(server, stop=("sh", "-c", serving), env={"PATH": os.environ["PATH"], "WORD": "mine"})
+    one.stop()
+    assert seen.read_text() == "mine\n"
+    assert one.log.read_text().endswith("cleared\n")
+
+
+def test_a_server_that_ends_by_itself_is_cleared_away_too(server, tmp_path):
+    one = server("sh", "-c", "exit 3", stop=("touch", str(tmp_path / "cleared")))
+    one.launch()
+    with pytest.raises(StartFailed, match="ended at its start, with code 3"):
+        one.wait_until_healthy(lambda event: None)
+    assert (tmp_path / "cleared").exists()
+
+
+def test_a_stop_that_hangs_or_is_missing_is_bounded_and_said(server):
+    slow = _serving(server, stop=("sleep", "60"), stop_s=0.5)
+    slow.stop()
+    missing = _serving(server, stop=("no-such-program",))
+    missing.stop()
+    assert "`stop` could not be run: No such file or directory" in missing.log.read_text()
+
+
+def test_a_killed_keeper_still_clears_away(server, tmp_path):
+    one = _serving(server, stop=("touch", str(tmp_path / "cleared")))
+    keeper = next(p.parent for p in processes() if p.pid == one.pid)
+    os.kill(keeper, signal.SIGKILL)
+    one.stop()
+    assert (tmp_path / "cleared").exists()
