@@ -11,6 +11,8 @@ from typing import Any, cast
 
 from loadtest.errors import UsageError, nearest
 from loadtest.settings import Experiment, shown
+from loadtest.slo_tables import Refusal, as_tables
+from loadtest.trace import read_trace
 
 SECTIONS: dict[str, type] = {f.name: cast(type, f.default_factory) for f in fields(Experiment)}
 
@@ -22,7 +24,33 @@ def load_experiment(scenario: Path, assignments: Iterable[str] = ()) -> Experime
     """
     path = scenario.with_suffix(".toml")
     experiment = from_toml(_read(path), path.name) if path.exists() else Experiment()
-    return with_assignments(experiment, assignments)
+    return with_assignments(with_trace(experiment, path.parent), assignments)
+
+
+JUDGING = ("slo", "traffic", "gate", "price")  # the sections of an --slo file
+
+
+def with_slo_file(experiment: Experiment, path: Path) -> Experiment:
+    """Return the experiment judged by another file: `[[slo]]`, `[traffic]`, `[gate]` and `[price]`, each as a whole.
+
+    A section that the file lacks stays. Raises UsageError.
+    """
+    source = _read(path)
+    document = parse_toml(source, path.name)
+    other = [section for section in document if section not in JUDGING and section in SECTIONS]
+    if other:
+        raise UsageError(f"{path.name}{_line(source, other[0])}: [{other[0]}] is not for judging; an --slo file holds"
+                         f" {', '.join(f'[{name}]' for name in JUDGING)}.")  # fmt: skip
+    cleared = replace(experiment, **{section: SECTIONS[section]() for section in document if section in SECTIONS})
+    return with_trace(_apply(cleared, document, path.name, source), path.parent)
+
+
+def with_trace(experiment: Experiment, folder: Path) -> Experiment:
+    """Return the experiment with the traffic of its trace, a file in `folder`, as loads and hours."""
+    traffic = experiment.traffic
+    if not traffic.trace or traffic.loads:
+        return experiment
+    return override(experiment, "traffic", **read_trace(folder / traffic.trace))
 
 
 def _read(path: Path) -> str:
@@ -86,10 +114,33 @@ def _apply(experiment: Experiment, document: Mapping[str, Any], name: str, sourc
             hint = nearest(section, SECTIONS) or _where_key(section)
             raise UsageError(f"{name}{_line(source, section)}: there is no section [{section}].{hint}"
                              f" Sections are {', '.join(SECTIONS)}.")  # fmt: skip
+        if section == "slo":
+            values = _objectives(values, name, source)
         if not isinstance(values, Mapping):
             raise UsageError(f"{name}{_line(source, section)}: {section} must be a table, written as [{section}].")
         experiment = override(experiment, section, **_checked(section, values, name, source))
     return _consistent(experiment, name)
+
+
+def _objectives(values: Any, name: str, source: str) -> dict[str, Any]:
+    """Return `[[slo]]` tables, or one `[slo]` table, as the setting that keeps them."""
+    tables = values["rules"] if isinstance(values, Mapping) and "rules" in values else values
+    try:
+        return {"rules": as_tables(tables)}
+    except Refusal as refused:
+        place = _line_of_objective(source, refused.index, refused.key)
+        raise UsageError(f"{name}{place}: {refused}") from None
+
+
+def _line_of_objective(source: str, index: int, key: str) -> str:
+    """Return ', line N' of a key within the objective of that index, or of its heading."""
+    headings = list(re.finditer(r"^[ \t]*\[+[ \t]*\"?slo\"?[ \t]*\]+", source, re.MULTILINE))
+    if index >= len(headings):
+        return ""
+    start = headings[index].start()
+    body = source[start : headings[index + 1].start() if index + 1 < len(headings) else len(source)]
+    found = re.search(rf"^[ \t]*\"?{re.escape(key)}\"?[ \t]*[=.]", body, re.MULTILINE) if key else None
+    return f", line {source.count(chr(10), 0, start + (found.start() if found else 0)) + 1}"
 
 
 def _checked(section: str, values: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
@@ -124,6 +175,10 @@ def _consistent(experiment: Experiment, name: str) -> Experiment:
     if window.min_s > window.max_s:
         raise UsageError(f"{name}: window.min_s is {window.min_s:g} and window.max_s {window.max_s:g};"
                          " the longest window must not be shorter than the shortest.")  # fmt: skip
+    traffic = experiment.traffic
+    if len(traffic.loads) != len(traffic.hours):
+        raise UsageError(f"{name}: traffic.loads has {len(traffic.loads)} values and traffic.hours"
+                         f" {len(traffic.hours)}; give the hours of the day at each load.")  # fmt: skip
     return experiment
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -131,6 +131,7 @@ CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     float | None: (or_null(is_number), "a finite number or null"),
     dict[str, float]: (is_table_of(is_number), "an object of finite numbers"),
     list[float]: (is_list_of(is_number), "a list of finite numbers"),
+    list[str]: (is_list_of(is_text), "a list of texts"),
 }
 
 
@@ -149,6 +150,25 @@ def is_simulated(value: Any) -> bool:
     return isinstance(value, dict) and or_null(is_table_of(or_null(is_number)))(value.get("late_ratio"))
 
 
+def is_block_range(value: Any) -> bool:
+    """Say whether a JSON value is [first block, past the last block]."""
+    return is_list_of(is_count)(value) and len(value) == 2 and 0 <= value[0] <= value[1]
+
+
+def is_look(value: Any) -> bool:
+    """Say whether a JSON value tells of a look at a run."""
+    counts = ("number", "blocks", "of")
+    whole = isinstance(value, dict) and all(is_count(value.get(name)) for name in counts)
+    return whole and is_number(value.get("confidence")) and 0 < value["confidence"] < 1
+
+
+def is_noise(value: Any) -> bool:
+    """Say whether a JSON value names an A/A run and holds its noise."""
+    noise = value.get("noise") if isinstance(value, dict) else None
+    numbers = is_table_of(or_null(is_number))
+    return isinstance(noise, dict) and all(numbers(noise.get(name)) for name in ("effects", "slower", "median"))
+
+
 # Key of run.json → check, what it must be, whether it must be there. Other keys are shown and never counted with.
 HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "status": (is_name, "text", True),
@@ -157,7 +177,11 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "candidate": (or_null(is_name), "the name of an arm, or null", False),
     "reason": (or_null(is_text), "text", False),
     "plan_sha256": (or_null(is_text), "text", False),
+    "plan_cells": (or_null(is_count), "a whole number", False),
+    "judged_blocks": (or_null(is_block_range), "two whole numbers, first and past the last block", False),
+    "look": (or_null(is_look), "an object of `number`, `blocks`, `of` and `confidence`", False),
     "aa": (is_flag, "true or false", False),
+    "aa_run": (or_null(is_noise), "null, or an object whose `noise` holds `effects`, `slower` and `median`", False),
     "smoke": (is_flag, "true or false", False),
     "measure_only": (is_flag, "true or false", False),
     "starts": (lambda value: is_count(value) and value > 0, "a whole number above 0", False),
@@ -177,8 +201,14 @@ def check_header(run: Mapping[str, Any], where: str) -> None:
         raise UsageError(f"{where} has the same name for `baseline` and `candidate`: {run['baseline']!r}.")
 
 
-def columns_of(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """Return a table's columns in the types of a schema. Raises UsageError that names what is missing or of no use."""
+def columns_of(table: pa.Table, schema: pa.Schema, path: Path, added: Collection[str] = ()) -> pa.Table:
+    """Return a table's columns in the types of a schema; those of `added`, which hold text, may be absent: then empty.
+
+    Raises UsageError that names what is missing or of no use.
+    """
+    for name in added:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
     names = table.column_names
     missing = [f.name for f in schema if f.name not in names]
     if missing:

@@ -6,7 +6,7 @@ A run folder holds
     plan.jsonl        the planned cells, one JSON object per line, written before the first request
     cells.jsonl       one line per cell as it ends: window, in flight, client evidence
     server.jsonl      one line per scrape of a server's counters
-    requests.arrows   Arrow IPC stream, one row per request, appended while running
+    requests.arrows   Arrow IPC stream, one row per request, appended while running (requests-2.arrows, … when resumed)
     requests.parquet  the same rows, written at the end
 
 Times are float seconds on the run's monotonic clock, 0 at the run's start; wall-clock time stands once, in run.json.
@@ -19,7 +19,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -27,12 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from loadtest.errors import UsageError
 from loadtest.reading import check_header, checked, columns_of, is_count, numbered_lines, parsed, read_text, row_of
 
 SCHEMA_VERSION = 1
+GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
 FLUSH_ROWS = 2000  # a batch is written at the latest after a second (the driver's timer) or at this many rows
 
 
@@ -84,6 +86,7 @@ class Request:
     prompt_tokens: int = -1  # -1: the server did not say
     output_tokens: int = -1
     cached_tokens: int = -1
+    asked: str = ""  # for the tokens of each chunk, and how: continuous · ids · none; "" in records of older versions
     tokens_source: str = "none"  # usage · ids · none
     stamp_source: str = "user"  # kernel · user · mixed
     response_id: str = ""
@@ -108,8 +111,9 @@ _SCHEMA_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cached_tokens", pa.int32()), ("tokens_source", _DICT), ("stamp_source", _DICT), ("response_id", pa.string()),
     ("connect_s", pa.float64()), ("reconnected", pa.bool_()), ("coalesced", pa.int32()), ("lag_max_s", pa.float64()),
     ("spec_drafts", pa.int32()), ("spec_drafted", pa.int32()), ("spec_accepted", pa.int32()),
-    ("chunk_s", pa.list_(pa.float64())), ("chunk_tokens", pa.list_(pa.int32())),
+    ("chunk_s", pa.list_(pa.float64())), ("chunk_tokens", pa.list_(pa.int32())), ("asked", _DICT),
 ]  # fmt: skip
+ADDED = frozenset(("asked",))  # columns that runs of schema 1 did not always have; absent, they are read as empty text
 REQUEST_SCHEMA = pa.schema(
     [pa.field(name, kind) for name, kind in _SCHEMA_FIELDS], metadata={"loadtest_schema": str(SCHEMA_VERSION)}
 )
@@ -150,6 +154,11 @@ class CellRecord:
     lateness_p99_s: float | None = None
     client_cpu_ratio: float | None = None  # CPU seconds of the driver ÷ window
     hub_lag_p99_s: float | None = None  # how late a timer of the driver fired
+    hub_lag_max_s: float | None = None  # the latest of all: how long the driver stood still
+    suspended_s: float | None = None  # how long the machine slept within the window
+    models: list[str] = field(default_factory=list)  # that the server said it answered with, since the cell began
+    oddities: dict[str, float] = field(default_factory=dict)  # answers that were odd and no failure: no_done · not_utf8
+    clock_steps: float | None = None  # how often the wall clock was seen to be set within the window
     coalesced_ratio: float | None = None
     lag_p99_s: float | None = None  # time of processing − stamp, p99 over requests of their largest
     idle_wait_s: float | None = None
@@ -211,16 +220,44 @@ def batch_of(rows: list[Request]) -> pa.RecordBatch:
 
 
 def read_requests(folder: Path) -> pa.Table:
-    """Read the requests of a run: the Parquet file, else the Arrow stream as far as it is whole.
+    """Read the requests of a run: the Parquet file, and the Arrow streams that are not in it as far as they are whole.
 
-    Dictionary columns come back dictionary-encoded (REQUEST_SCHEMA). Raises UsageError for a file that is damaged.
+    A run that was taken up again has a stream of its own for each time. Dictionary columns come back
+    dictionary-encoded (REQUEST_SCHEMA). Raises UsageError for a file that is damaged.
     """
-    parquet, stream = folder / "requests.parquet", folder / "requests.arrows"
+    parquet, tables = folder / "requests.parquet", []
     if parquet.exists():
-        return columns_of(_read_parquet(parquet), REQUEST_SCHEMA, parquet)
-    if stream.exists():
-        return columns_of(_read_stream(stream), REQUEST_SCHEMA, stream)
-    raise UsageError(f"{folder} holds neither requests.parquet nor requests.arrows: is it a run folder?")
+        tables.append(columns_of(_read_parquet(parquet), REQUEST_SCHEMA, parquet, ADDED))
+    for stream in request_streams(folder):
+        tables.append(columns_of(_read_stream(stream), REQUEST_SCHEMA, stream, ADDED))
+    if not tables:
+        raise UsageError(f"{folder} holds neither requests.parquet nor requests.arrows: is it a run folder?")
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
+
+
+STREAMS_IN_IT = b"loadtest_streams"  # metadata of requests.parquet: names of the streams whose rows it holds
+
+
+def stream_name(sitting: int) -> str:
+    """Return the name of the stream that a run writes the first time (1), or when it is taken up again (2, 3, …)."""
+    return "requests.arrows" if sitting == 1 else f"requests-{sitting}.arrows"
+
+
+def request_streams(folder: Path) -> list[Path]:
+    """Return the streams whose rows are not in requests.parquet, in the order in which they were written."""
+    parquet = folder / "requests.parquet"
+    held = _streams_in(parquet) if parquet.exists() else frozenset[str]()
+    streams = [(int(path.stem.partition("-")[2] or 1), path) for path in folder.glob("requests*.arrows")
+               if path.stem == "requests" or path.stem.removeprefix("requests-").isdecimal()]  # fmt: skip
+    return [path for _, path in sorted(streams) if path.name not in held]
+
+
+def _streams_in(parquet: Path) -> frozenset[str]:
+    try:
+        metadata = pq.read_schema(parquet).metadata or {}
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"{parquet} cannot be read as Parquet ({error}); it may be cut short.") from error
+    return frozenset(metadata.get(STREAMS_IN_IT, b"requests.arrows").decode().split())
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -241,13 +278,24 @@ def _read_stream(path: Path) -> pa.Table:
         raise UsageError(f"{path} cannot be read as an Arrow stream ({error}).") from error
 
 
-def finish_requests(folder: Path) -> None:
-    """Turn requests.arrows into requests.parquet (written beside, then renamed) and remove the stream."""
+def finish_requests(folder: Path, kept: Collection[int] | None = None) -> None:
+    """Turn the streams of requests into requests.parquet (written beside, then renamed) and remove them.
+
+    With `kept`, only the requests of these cells. The file names the streams that it holds, so that a kill between the
+    two steps counts no request twice.
+    """
+    parquet, streams = folder / "requests.parquet", request_streams(folder)
     table = read_requests(folder)
+    if kept is not None:
+        table = table.filter(pc.is_in(table.column("cell"), pa.array(sorted(kept), pa.int32())))
+    held = _streams_in(parquet) if parquet.exists() else frozenset[str]()
+    names = " ".join(sorted({*held, *(stream.name for stream in streams)}))
     part = folder / "requests.parquet.part"
-    pq.write_table(table, part, compression="zstd")
-    part.replace(folder / "requests.parquet")
-    (folder / "requests.arrows").unlink(missing_ok=True)
+    metadata = (table.schema.metadata or {}) | {STREAMS_IN_IT: names.encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), part, compression="zstd")
+    part.replace(parquet)
+    for stream in folder.glob("requests*.arrows"):
+        stream.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:
@@ -299,17 +347,25 @@ def read_cells(folder: Path) -> list[CellRecord]:
 
 
 def read_plan(folder: Path, run: Mapping[str, Any]) -> list[PlannedCell] | None:
-    """Read plan.jsonl; None where the run has none. Raises UsageError when it is not the plan named in the header."""
+    """Read plan.jsonl; None where the run has none. Raises UsageError when it is not the plan named in the header.
+
+    A plan may grow while it is run: lines beyond the header's `plan_cells` were written, and not yet begun, when the
+    run was killed.
+    """
     path, told = folder / "plan.jsonl", run.get("plan_sha256")
     if not path.exists():
         if told:
             raise UsageError(f"{path} is missing: whether every cell was measured cannot be said without it.")
         return None
     text = read_text(path)
+    if is_count(run.get("plan_cells")):
+        text = "".join(text.splitlines(keepends=True)[: run["plan_cells"]])
     if told and hashlib.sha256(text.encode()).hexdigest() != told:
         raise UsageError(f"{path} is not the plan of this run: its SHA-256 differs from `plan_sha256` in run.json.")
-    plan = []
+    plan: list[PlannedCell] = []
     for where, row in numbered_lines(path):
+        if len(plan) == run.get("plan_cells"):
+            break
         plan.append(row_of(PlannedCell, row, where))
         _check_place(plan[-1], where)
     return plan

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from loadtest.slo_tables import as_tables
+
 T = TypeVar("T")
 Check = Callable[[Any], Any]
 LARGEST = 1e300  # leaves room for sums and products
@@ -100,6 +102,16 @@ def strings(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+ACCEPTED = ("declared speculation",)
+
+
+def accepted(value: Any) -> tuple[str, ...]:
+    """Accept a list of things that a gate may take without proof."""
+    if not isinstance(value, list | tuple) or any(item not in ACCEPTED for item in value):
+        raise ValueError(f"a list of {', '.join(repr(item) for item in ACCEPTED)}")
+    return tuple(value)
+
+
 def table(value: Any) -> dict[str, Any]:
     """Accept a table of any keys, with values that JSON has."""
     if not isinstance(value, dict) or not _is_json(value, DEEPEST):
@@ -124,6 +136,7 @@ def _is_json(value: Any, deeper: int) -> bool:
 
 MAX_LEVEL = 16384
 MAX_LEVELS = 64
+MAX_TRAFFIC = 1000  # loads of the expected traffic
 
 
 def levels(value: Any) -> tuple[float, ...]:
@@ -138,6 +151,27 @@ def levels(value: Any) -> tuple[float, ...]:
     if len(set(value)) != len(value):
         raise ValueError(allowed)
     return tuple(float(item) for item in sorted(value))
+
+
+def loads(value: Any) -> tuple[float, ...]:
+    """Accept a list of different loads above 0."""
+    allowed = f"a list of at most {MAX_TRAFFIC} different numbers above 0"
+    if not isinstance(value, list | tuple) or len(value) > MAX_TRAFFIC:
+        raise ValueError(allowed)
+    try:
+        found = tuple(number(above=0)(item) for item in value)
+    except ValueError:
+        raise ValueError(allowed) from None
+    if len(set(found)) != len(found):
+        raise ValueError(allowed)
+    return found
+
+
+def hours(value: Any) -> tuple[float, ...]:
+    """Accept a list of durations in hours."""
+    if not isinstance(value, list | tuple) or len(value) > MAX_TRAFFIC:
+        raise ValueError(f"a list of at most {MAX_TRAFFIC} numbers above 0")
+    return tuple(number(above=0)(item) for item in value)
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?")
@@ -169,6 +203,8 @@ class Load:
     kind: str = key("closed", choice("closed"), "closed: each user sends its next request when the last is done")
     levels: tuple[float, ...] = key((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), levels, "users of each level")
     think_time: float = key(1.0, number(0, 100), "factor on the scenario's think times; 0 removes them")
+    tags: tuple[str, ...] = key((), strings, "only tasks with one of these tags (Locust's @tag); default: all tasks")
+    exclude_tags: tuple[str, ...] = key((), strings, "no task with one of these tags")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +224,12 @@ class Plan:
 
     blocks: int = key(6, whole(1, 1000), "visits to every arm at every level")
     seed: int = key(1, whole(0, 2**63 - 1), "decides order, sessions and text")
+    stages: str = key(
+        "auto", choice("auto", "one", "two"),
+        "two: a coarse ladder over the levels chooses those that are judged; auto: two with servers of your own, unless"
+        " --levels fixes the levels, else one",
+    )  # fmt: skip
+    coarse_blocks: int = key(1, whole(1, 1000), "visits to every arm at each level of the coarse ladder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +279,11 @@ class Servers:
     speculative: str = key("", text, "URL of the server with speculation")
     model: str = key("", text, "model name; default: the one the server lists")
     api_key_env: str = key("", text, "name of the environment variable that holds the API key")
+    token_counts: str = key(
+        "auto", choice("auto", "measure", "all", "sample"),
+        "which requests ask for the tokens of each chunk: all, a sample, or as their measured price allows; auto does"
+        " not measure it on simulated servers",
+    )  # fmt: skip
     cache: str = key("salt", choice("salt", "keep"), "prefix cache between cells: a fresh cache_salt per cell, or kept")
     insecure: bool = key(False, flag, "do not verify TLS certificates")
 
@@ -254,6 +301,58 @@ class Demo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slos:
+    """[[slo]]: the objectives that the gate judges, as they were written."""
+
+    rules: tuple[dict[str, Any], ...] = key((), as_tables, "one table per objective; loadtest/slo_tables.py reads them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """[traffic]: the load of the expected day, as a distribution or a trace."""
+
+    unit: str = key("users", choice("users", "in flight", "requests/s"), "unit of the loads")
+    loads: tuple[float, ...] = key((), loads, "loads of the day")
+    hours: tuple[float, ...] = key((), hours, "hours of the day at each load")
+    trace: str = key(
+        "", text, "CSV file beside the .toml: a column users, in_flight or requests_per_s, and seconds if rows differ"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """[gate]: what the gate does where it cannot tell, and what it takes on trust."""
+
+    inconclusive: str = key(
+        "", choice("", "fail", "warn"), "an inconclusive objective: exit 4 (default), fail (exit 3) or warn (exit 0)"
+    )
+    accept: tuple[str, ...] = key((), accepted, 'taken without proof: "declared speculation"')
+    regression_margin: float = key(0.03, number(0, 10), "gate --against: most that a metric may be worse, as a share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """[price]: what a GPU costs; gives the cost of a million tokens at capacity."""
+
+    gpu_hour: float | None = key(None, number(above=0), "price of one GPU for one hour")
+    currency: str = key("USD", text, "its currency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """[outputs]: whether both arms answer alike; asked before the first cell, apart from what is measured."""
+
+    prompts: int | None = key(
+        None, whole(0, 10_000), "prompts to compare answers by; default: 40, and 0 on simulated servers or with --smoke"
+    )
+    max_tokens: int = key(64, whole(1, 1_000_000), "limit on the length of these answers")
+    margin: float = key(
+        0.10, number(0, 1, above=0), "share of answers that may differ beyond the baseline's own and count as the same"
+    )
+    keep_text: bool = key(False, flag, "keep the answers themselves; else only hashes and counts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """Everything that decides a run except the servers' own state: NAME.toml with the options applied."""
 
@@ -265,3 +364,8 @@ class Experiment:
     limits: Limits = field(default_factory=Limits)
     servers: Servers = field(default_factory=Servers)
     demo: Demo = field(default_factory=Demo)
+    slo: Slos = field(default_factory=Slos)
+    traffic: Traffic = field(default_factory=Traffic)
+    gate: Gate = field(default_factory=Gate)
+    price: Price = field(default_factory=Price)
+    outputs: Outputs = field(default_factory=Outputs)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from loadtest.analyse import wording
-from loadtest.analyse.compare import Curve
+from loadtest.analyse.compare import Curve, Pairs
+from loadtest.analyse.findings import Noise
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.results import Answer, Decision
 from loadtest.errors import ExitCode
@@ -30,6 +31,12 @@ def smallest_effect(curve: Curve) -> float | None:
 def largest_difference(curve: Curve) -> float | None:
     """Return the largest change of the mean at any level, as a share; None without data."""
     return float(np.expm1(np.max(np.abs(curve.mean)))) if len(curve.levels) else None
+
+
+def noise_of(by_metric: Mapping[str, Curve], pairs: Pairs) -> Noise:
+    """Return what an A/A run says of the noise, for a run that is to be held against it."""
+    effects = {name: effect for name, curve in by_metric.items() if (effect := smallest_effect(curve)) is not None}
+    return Noise(effects=effects, slower=pairs.slower, median=pairs.median)
 
 
 def judge_against_itself(run: Mapping[str, Any], curve: Curve, metric: str, levels: Sequence[float]) -> Decision:

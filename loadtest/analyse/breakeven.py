@@ -42,10 +42,11 @@ def zones(curve: Curve, threshold: float) -> list[Zone]:
         return [Zone(low=float(loads[0]), high=float(loads[0]), state=_state(float(mean[0]), float(half[0])))]
     found: list[Zone] = []
     for i in range(len(loads) - 1):
-        edges = [0.0, *_edges(mean[i], mean[i + 1], half[i], half[i + 1]), 1.0]
+        ends = (mean[i], mean[i + 1], half[i], half[i + 1])
+        edges = [0.0, *(_straight_edges if curve.restarted else _edges)(*ends), 1.0]
         for start, stop in itertools.pairwise(edges):
             middle = (start + stop) / 2
-            state = _state(*_between(mean[i], mean[i + 1], half[i], half[i + 1], middle))
+            state = _state(*_between(*ends, middle, together=curve.restarted))
             low, high = _load(loads[i], loads[i + 1], start), _load(loads[i], loads[i + 1], stop)
             if found and found[-1].state == state:
                 found[-1] = replace(found[-1], high=high)
@@ -72,9 +73,14 @@ def _state(mean: float, half: float) -> int:
     return ABOVE if mean - half > 0 else BELOW if mean + half < 0 else WITHIN
 
 
-def _between(m0: float, m1: float, h0: float, h1: float, w: float) -> tuple[float, float]:
-    """Return mean and half-width at the share w of the way; the two levels are independent."""
-    return (1 - w) * m0 + w * m1, math.hypot((1 - w) * h0, w * h1)
+def _between(m0: float, m1: float, h0: float, h1: float, w: float, *, together: bool) -> tuple[float, float]:
+    """Return mean and half-width at the share w of the way.
+
+    The errors of two levels are independent; where a start of the servers gave its luck to both they go `together`,
+    and nothing cancels between the levels.
+    """
+    half = (1 - w) * h0 + w * h1 if together else math.hypot((1 - w) * h0, w * h1)
+    return (1 - w) * m0 + w * m1, half
 
 
 def _load(low: float, high: float, w: float) -> float:
@@ -95,6 +101,13 @@ def _edges(m0: float, m1: float, h0: float, h1: float) -> list[float]:
         return []
     q = -(b + math.copysign(math.sqrt(discriminant), b)) / 2  # the form that does not cancel
     roots = {q / a if a else math.nan, c / q if q else math.nan}
+    return sorted(float(w) for w in roots if 0 < w < 1)
+
+
+def _straight_edges(m0: float, m1: float, h0: float, h1: float) -> list[float]:
+    """Return where in (0, 1) a straight bound, mean ± half, passes 0."""
+    ends = ((m0 - h0, m1 - h1), (m0 + h0, m1 + h1))
+    roots = {start / (start - stop) for start, stop in ends if start != stop}
     return sorted(float(w) for w in roots if 0 < w < 1)
 
 

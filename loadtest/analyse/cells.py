@@ -4,25 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from loadtest.analyse.counters import growth
 from loadtest.analyse.explain import ByCell
 from loadtest.analyse.results import CellView
 from loadtest.analyse.summary import Measured
+from loadtest.analyse.table import CellRows
 from loadtest.analyse.validity import CellFacts, Mark
 from loadtest.record import CellRecord
 from loadtest.settings import Experiment
 
 
-def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment) -> CellFacts:
-    """Return what the rules for a cell look at."""
+def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment,
+               rows: CellRows | None = None) -> CellFacts:  # fmt: skip
+    """Return what the rules for a cell look at; `rows` are its requests."""
     own = scrapes.get(cell.cell, ())
     return CellFacts(
         measured=measured,
         users=int(cell.level),
-        thinks=experiment.load.think_time > 0,
+        thinks=experiment.load.think_time > 0 or _pauses_by_plan(rows),
+        closed=experiment.load.kind == "closed",
         window=growth(own, "window_open", "window_close"),
         whole=growth(own, "idle_before", "idle_after"),
+        rows=rows,
     )
+
+
+PLANNED_PAUSE_S, PLANNED_RATIO = 0.001, 0.01  # without any pause the next request is due the moment one has ended
+
+
+def _pauses_by_plan(rows: CellRows | None) -> bool:
+    """Return whether users' next requests fell due later than their last ones ended: for tools, with no think time.
+
+    After a failure a user waits too, which is no plan of the scenario's.
+    """
+    if rows is None:
+        return False
+    order = np.lexsort((rows.column("due_s"), rows.column("user")))
+    user, due, end, ok = (rows.column(name)[order] for name in ("user", "due_s", "end_s", "ok"))
+    follows = (user[1:] == user[:-1]) & ok[:-1]
+    paused = follows & (due[1:] - end[:-1] > PLANNED_PAUSE_S)
+    return bool(paused.sum() > PLANNED_RATIO * follows.sum())
 
 
 def cell_view(cell: CellRecord, measured: Measured, marks: Sequence[Mark], scrapes: ByCell) -> CellView:

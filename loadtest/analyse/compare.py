@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from loadtest.analyse.metrics import METRICS, Metric
+from loadtest.analyse.resample import block_half_widths
 from loadtest.analyse.results import Estimate, Speedup
-from loadtest.analyse.stats import Floats, half_widths
+from loadtest.analyse.stats import CONFIDENCE, Floats
 
 SLOWER = 1.10  # a paired request counts as slower when its end-to-end time grew by more than this factor
 
@@ -22,13 +23,16 @@ Figures = Mapping[tuple[str, float, int], Mapping[str, float]]  # (arm, level, b
 class Curve:
     """Paired differences (of logarithms, where a ratio is meant) over the levels that have any.
 
-    `half` is NaN where no interval exists; levels ascend.
+    `half` is NaN where no interval exists; levels ascend. `restarted`: each block was a start of the servers of its
+    own, so that the errors of the levels go together.
     """
 
     levels: Floats
     mean: Floats
     half: Floats
     samples: tuple[Floats, ...]
+    restarted: bool = False
+    confidence: float = CONFIDENCE  # of `half`
 
     def at(self, level: float) -> tuple[float, float, Floats] | None:
         """Return mean, half-width and paired values at a tested level, or None."""
@@ -56,10 +60,13 @@ def _shaped(found: tuple[float, float, Floats] | None, turn: Callable[[float], f
     return Estimate(value=turn(mean), low=turn(mean - half), high=turn(mean + half), n=len(sample))
 
 
-def fit_curve(samples: Mapping[float, Sequence[float]], *, restarted: bool = False) -> Curve:
-    """Return mean and 95 % half-width of the paired values of each level, the variance pooled over levels.
+def fit_curve(
+    samples: Mapping[float, Sequence[float]], *, restarted: bool = False, confidence: float = CONFIDENCE
+) -> Curve:
+    """Return mean and half-width of the paired values of each level, the variance pooled over levels.
 
-    `restarted`: each block was a start of the servers of its own.
+    The interval is Student's t, and from 8 blocks on the bootstrap's. `restarted`: each block was a start of the
+    servers of its own.
     """
     levels = sorted(level for level, values in samples.items() if len(values))
     arrays = tuple(np.asarray(samples[level], dtype=float) for level in levels)
@@ -69,8 +76,10 @@ def fit_curve(samples: Mapping[float, Sequence[float]], *, restarted: bool = Fal
     return Curve(
         levels=loads,
         mean=np.array([np.mean(a) for a in arrays]),
-        half=half_widths(loads, arrays, restarted=restarted),
+        half=block_half_widths(loads, arrays, restarted=restarted, confidence=confidence),
         samples=arrays,
+        restarted=restarted,
+        confidence=confidence,
     )
 
 
@@ -96,15 +105,24 @@ def log_ratios(pairs: Mapping[float, Sequence[tuple[float, float]]], better: str
     }
 
 
-def curve_of(figures: Figures, baseline: str, candidate: str, metric: Metric, *, restarted: bool = False) -> Curve:
+def curve_of(
+    figures: Figures, baseline: str, candidate: str, metric: Metric, *, restarted: bool = False,
+    confidence: float = CONFIDENCE,
+) -> Curve:  # fmt: skip
     """Return the speed-up curve of a metric, in logarithms."""
     ratios = log_ratios(paired(figures, baseline, candidate, metric.name), metric.better)
-    return fit_curve(ratios, restarted=restarted)
+    return fit_curve(ratios, restarted=restarted, confidence=confidence)
 
 
-def curves(figures: Figures, baseline: str, candidate: str, *, restarted: bool = False) -> dict[str, Curve]:
+def curves(
+    figures: Figures, baseline: str, candidate: str, *, restarted: bool = False, confidence: float = CONFIDENCE
+) -> dict[str, Curve]:
     """Return the speed-up curve of every metric whose arms are compared by a ratio."""
-    return {m.name: curve_of(figures, baseline, candidate, m, restarted=restarted) for m in METRICS if m.has_ratio}
+    return {
+        m.name: curve_of(figures, baseline, candidate, m, restarted=restarted, confidence=confidence)
+        for m in METRICS
+        if m.has_ratio
+    }
 
 
 def speedups(by_metric: Mapping[str, Curve]) -> tuple[Speedup, ...]:

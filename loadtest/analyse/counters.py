@@ -20,6 +20,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
     "preemptions": ("vllm:num_preemptions_total",),
+    "first_token_seconds": ("vllm:time_to_first_token_seconds_sum",),
+    "queue_seconds": ("vllm:request_queue_time_seconds_sum",),
+    "queued": ("vllm:request_queue_time_seconds_count",),
+    "prefill_seconds": ("vllm:request_prefill_time_seconds_sum",),
+    "prefilled": ("vllm:request_prefill_time_seconds_count",),
+    "prefix_queries": ("vllm:prefix_cache_queries_total",),
+    "prefix_hits": ("vllm:prefix_cache_hits_total",),
 }
 GAUGES: dict[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running",),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from loadtest.analyse.compare import Curve, Figures, fit_curve, log_ratios, paired
 from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard
+from loadtest.analyse.stats import CONFIDENCE
 from loadtest.analyse.summary import GUARD_TAILS
+from loadtest.analyse.tails import QUANTILES, bound_needs
 from loadtest.settings import Decision
 
 Rows = Mapping[tuple[str, float], ArmLevel]
@@ -20,12 +23,14 @@ def by_arm_level(rows: Sequence[ArmLevel]) -> dict[tuple[str, float], ArmLevel]:
 
 
 def guards(figures: Figures, rows: Rows, baseline: str, candidate: str, levels: Sequence[float],
-           rules: Decision) -> tuple[Guard, ...]:  # fmt: skip
-    """Return the state of every guard at every level."""
+           rules: Decision, *, restarted: bool = False,
+           confidence: float = CONFIDENCE) -> tuple[Guard, ...]:  # fmt: skip
+    """Return the state of every guard at every level; `restarted`: each block was a start of the servers."""
+    fit = partial(fit_curve, restarted=restarted, confidence=confidence)
     tails = {name: paired(figures, baseline, candidate, f"ttft_{name}") for name in GUARD_TAILS}
-    ratios = {name: fit_curve(log_ratios(pairs, "higher")) for name, pairs in tails.items()}
-    on_time = _differences(figures, baseline, candidate, "on_time")
-    error = _differences(figures, baseline, candidate, "error_ratio")
+    ratios = {name: fit(log_ratios(pairs, "higher")) for name, pairs in tails.items()}
+    on_time = fit(_differences(figures, baseline, candidate, "on_time"))
+    error = fit(_differences(figures, baseline, candidate, "error_ratio"))
     found: list[Guard] = []
     for level in levels:
         found.append(_ttft(level, rows.get((baseline, level)), rows.get((candidate, level)), tails, ratios, rules))
@@ -34,9 +39,9 @@ def guards(figures: Figures, rows: Rows, baseline: str, candidate: str, levels: 
     return tuple(found)
 
 
-def _differences(figures: Figures, baseline: str, candidate: str, metric: str) -> Curve:
+def _differences(figures: Figures, baseline: str, candidate: str, metric: str) -> dict[float, list[float]]:
     pairs = paired(figures, baseline, candidate, metric)
-    return fit_curve({level: [c - b for b, c in values] for level, values in pairs.items()})
+    return {level: [c - b for b, c in values] for level, values in pairs.items()}
 
 
 def deepest_shared(base: ArmLevel | None, cand: ArmLevel | None) -> str:
@@ -56,7 +61,10 @@ def _ttft(
     statistic = deepest_shared(base, cand)
     nothing = Guard(name="ttft", level=level, finding=Finding.NO_DATA, statistic=statistic)
     if cand is None or not statistic:
-        return replace(nothing, sentence="there are too few requests to bound any tail of the time to first token")
+        too_few = "there are too few requests to bound any tail of the time to first token"
+        effects = [row.tails["ttft"].design_effect.get("p50", 1.0) for row in (base, cand) if row is not None]
+        needed = bound_needs(QUANTILES["p50"], max(effects, default=1.0))
+        return replace(nothing, sentence=f"{too_few}: its median needs {needed} in each arm")
     pairs = tails[statistic].get(level, ())
     infinite = [math.isinf(c) for _, c in pairs]
     if pairs and all(infinite) and not any(math.isinf(b) for b, _ in pairs):

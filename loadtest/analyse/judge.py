@@ -13,12 +13,18 @@ from loadtest.analyse import wording
 from loadtest.analyse.against_itself import judge_against_itself
 from loadtest.analyse.breakeven import Translation, break_even, translated
 from loadtest.analyse.cells import cell_facts, cell_view
+from loadtest.analyse.client_notes import client_notes
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
 from loadtest.analyse.damage import run_damage
 from loadtest.analyse.decide import EXITS, Evidence, decide
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
+from loadtest.analyse.further import Parts, findings
+from loadtest.analyse.further import notes as further_notes
+from loadtest.analyse.gating import RUN, Asked, with_gate
 from loadtest.analyse.guards import by_arm_level, guards
+from loadtest.analyse.looks import begun, confidence, judged_cells, unjudged
 from loadtest.analyse.metrics import BY_NAME, Kind
+from loadtest.analyse.outputs import judge_outputs
 from loadtest.analyse.results import (
     Answer,
     ArmLevel,
@@ -28,11 +34,11 @@ from loadtest.analyse.results import (
     Decision,
     Judgement,
 )
-from loadtest.analyse.run_validity import RunFacts, run_marks
+from loadtest.analyse.run_validity import RunFacts, run_marks, twin_requests
 from loadtest.analyse.summary import Measured, arm_levels, measure
 from loadtest.analyse.table import Requests, derive
 from loadtest.analyse.validity import LOAD_REACHED, Mark, cell_marks
-from loadtest.experiment import from_document
+from loadtest.experiment import as_document, from_document, with_slo_file
 from loadtest.record import (
     CellRecord,
     PlannedCell,
@@ -46,11 +52,18 @@ from loadtest.record import (
 from loadtest.settings import Experiment
 
 
-def judge(folder: Path) -> Judgement:
-    """Judge the run in a folder. Raises UsageError when it holds none, or one of a newer schema."""
+def judge(folder: Path, asked: Asked = RUN, slo_file: Path | None = None) -> Judgement:
+    """Judge the run in a folder, by the objectives of another file where one is given.
+
+    Raises UsageError when the folder holds no run, or one of a newer schema.
+    """
     run = read_run(folder)
+    if slo_file is not None:
+        experiment = with_slo_file(from_document(run["experiment"]), slo_file)
+        run = {**run, "experiment": as_document(experiment)}
     plan = read_plan(folder, run)
-    return judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder), plan)
+    found = judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder), plan, asked)
+    return replace(found, outputs=judge_outputs(folder, run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +95,29 @@ class _Analysed:
 
 def judge_data(
     run: Mapping[str, Any], cells: Sequence[CellRecord], scrapes: Sequence[Scrape], requests_table: pa.Table,
-    plan: Sequence[PlannedCell] | None = None,
+    plan: Sequence[PlannedCell] | None = None, asked: Asked = RUN,
 ) -> Judgement:  # fmt: skip
     """Judge what a run left: its header, cells, scrapes, requests (REQUEST_SCHEMA) and plan, where it has one."""
     experiment = from_document(run["experiment"])
+    plan, requests_table = begun(run, cells, plan, requests_table)
     requests = derive(requests_table, cells, experiment.decision.reading_pace)
     grouped = scrapes_by_cell(scrapes)
     measured = measure(requests, cells)
-    marks = {c.cell: cell_marks(cell_facts(c, measured[c.cell], grouped, experiment)) for c in cells}
-    valid = [c for c in cells if not any(mark.invalid for mark in marks[c.cell])]
+    marks = {c.cell: cell_marks(cell_facts(c, measured[c.cell], grouped, experiment, requests.cell(c))) for c in cells}
+    judged = judged_cells(run, cells)
+    valid = [c for c in judged if not any(mark.invalid for mark in marks[c.cell])]
+    marks |= {c.cell: (*marks[c.cell], mark) for c in cells if (mark := unjudged(run, c))}
     baseline, candidate = str(run["baseline"]), run.get("candidate") or None
-    levels = tuple(sorted({c.level for c in cells}))
+    levels = tuple(sorted({c.level for c in judged}))
     arms = [baseline] if candidate is None else [baseline, str(candidate)]
     analysed = _Analysed(
-        run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=cells, valid=valid,
+        run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=judged, valid=valid,
         levels=levels, requests=requests, measured=measured, scrapes=grouped,
         rows=arm_levels(requests, valid, measured, grouped, arms, levels), damage=run_damage(cells, plan, requests),
     )  # fmt: skip
     views = tuple(cell_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
-    return _alone(analysed, views) if candidate is None else _compared(analysed, views)
+    judgement = _alone(analysed, views) if candidate is None else _compared(analysed, views)
+    return with_gate(judgement, run, experiment, requests, valid, grouped, asked)
 
 
 def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
@@ -109,8 +126,14 @@ def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
             run=a.run, baseline=a.baseline, candidate=a.candidate, cells=a.cells, valid=a.valid, measured=a.measured,
             arm_levels=a.rows, counters={arm: window_growth(a.of(arm), a.scrapes) for arm in a.arms},
             bodies_differ=pairs.bodies_differ if pairs else 0, pairs=pairs.count if pairs else 0, damage=a.damage,
+            requests=a.requests, scrapes=a.scrapes, experiment=a.experiment,
+            twins=twin_requests(a.requests.frame, a.valid, *a.arms) if a.candidate else None,
         )
     )  # fmt: skip
+
+
+def _notes(a: _Analysed, marks: Sequence[Mark]) -> tuple[str, ...]:
+    return (*(mark.sentence for mark in marks if not mark.invalid), *client_notes(a.run))
 
 
 def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
@@ -126,7 +149,7 @@ def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         why=(),
         cells=views,
         comparability=(),
-        notes=tuple(mark.sentence for mark in marks if not mark.invalid),
+        notes=_notes(a, marks),
     )
 
 
@@ -135,7 +158,8 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     figures = {(c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid}
     starts = a.run.get("starts", 1)
     restarted = isinstance(starts, int) and starts > 1
-    by_metric = curves(figures, a.baseline, candidate, restarted=restarted)
+    sure = confidence(a.run)
+    by_metric = curves(figures, a.baseline, candidate, restarted=restarted, confidence=sure)
     pairs = pair_requests(a.requests.frame, [c.cell for c in a.valid], a.baseline, candidate)
     marks = _run_marks(a, pairs)
     index = by_arm_level(a.rows)
@@ -143,7 +167,14 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         levels=a.levels, rules=a.experiment.decision, curves=_with_break_even(a, by_metric), rows=index,
         baseline=a.baseline, candidate=candidate, in_flight=_translation(a, "in_flight"),
         running=_translation(a, "running"),
-        guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision),
+        guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision, restarted=restarted,
+                      confidence=sure),
+    )  # fmt: skip
+    found = findings(
+        Parts(run=a.run, baseline=a.baseline, candidate=candidate, levels=a.levels, valid=a.valid, measured=a.measured,
+              scrapes=a.scrapes, requests=a.requests, rows=index, curves=by_metric, pairs=pairs,
+              in_flight=evidence.in_flight, restarted=restarted, confidence=sure,
+              closed=a.experiment.load.kind == "closed", metric=a.experiment.decision.metric)
     )  # fmt: skip
     return Judgement(
         decision=_refused(marks) or _unjudged(a) or _against_itself(a, by_metric) or decide(evidence),
@@ -157,9 +188,10 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         ),
         cells=views,
         comparability=tuple(_comparability(row) for row in a.run.get("comparability") or []),
-        notes=tuple(mark.sentence for mark in marks if not mark.invalid),
+        notes=(*_notes(a, marks), *further_notes(found)),
         slower_share=pairs.slower,
         median_pair=pairs.median,
+        findings=found,
     )
 
 

@@ -62,6 +62,11 @@ def _request_values(column: str) -> Callable[[CellRows], Sample]:
     return values
 
 
+def _tpot_values(cell: CellRows) -> Sample:
+    rows = _sampled(cell)
+    return sample_of(cell.column("tpot_s")[rows & cell.ok], infinite=int(np.sum(rows & ~cell.ok)))
+
+
 def _gaps(cell: CellRows, rows: NDArray[np.bool_]) -> Floats:
     """Return the times between successive chunks of the chosen requests."""
     chunks = cell.chunks
@@ -80,6 +85,11 @@ def _zeros(cell: CellRows, rows: NDArray[np.bool_]) -> int:
 
 def _counted(cell: CellRows) -> NDArray[np.bool_]:
     return cell.column("counted")
+
+
+def _sampled(cell: CellRows) -> NDArray[np.bool_]:
+    """Return the measured requests that figures on tokens within a stream are of: those that asked for counts."""
+    return np.asarray(cell.measured & cell.column("asked"))
 
 
 def _chunk_gap(cell: CellRows) -> float:
@@ -101,7 +111,7 @@ def _token_gap(cell: CellRows) -> float:
 
 def _token_gap_values(cell: CellRows) -> Sample:
     rows = cell.measured & _counted(cell)
-    failed = int(np.sum(cell.measured & ~cell.ok))
+    failed = int(np.sum(_sampled(cell) & ~cell.ok))
     gaps = sample_of(_gaps(cell, rows), zeros=_zeros(cell, rows), infinite=failed)
     return gaps if rows.any() else sample_of(np.empty(0))
 
@@ -115,16 +125,23 @@ def _tokens_per_chunk(cell: CellRows) -> float:
 
 
 def _on_time(cell: CellRows) -> float:
-    share = np.where(cell.ok, cell.column("on_time"), 0.0)[cell.measured]
+    share = np.where(cell.ok, cell.column("on_time"), 0.0)[_sampled(cell)]
     ended_well = cell.column("on_time")[cell.measured & cell.ok]
     return _mean(share) if not np.isnan(ended_well).all() else math.nan
 
 
 def _output_tokens_per_s(cell: CellRows) -> float:
-    if not cell.window_s > 0 or not _counted(cell).any():
+    """Where chunks carry no counts, the tokens of a whole answer are taken as spread evenly over its chunks."""
+    counted, said, chunks = _counted(cell), cell.column("output_tokens"), cell.column("chunks")
+    spread = ~counted & cell.ok & (said > 0) & (chunks > 0)
+    if not cell.window_s > 0 or not (counted.any() or spread.any()):
         return math.nan
     inside = (cell.chunks.times >= cell.open_s) & (cell.chunks.times <= cell.close_s)
-    return float(np.sum(cell.chunks.tokens[inside], dtype=np.int64)) / cell.window_s
+    tokens = float(np.sum(cell.chunks.tokens[inside], dtype=np.int64))
+    if spread.any():
+        each = np.divide(said, chunks, out=np.zeros(len(said)), where=spread)
+        tokens += float(np.sum(np.repeat(each, cell.chunks.counts)[inside]))
+    return tokens / cell.window_s
 
 
 def _requests_per_s(cell: CellRows) -> float:
@@ -151,7 +168,7 @@ METRICS: tuple[Metric, ...] = (
            figure=_request_mean("e2e_s"), values=_request_values("e2e_s")),
     Metric(name="tpot", label="time per output token", unit="s", better="lower", kind=Kind.REQUEST,
            doc="(Last − first token chunk) ÷ tokens after the first chunk, per request.",
-           figure=_request_mean("tpot_s"), values=_request_values("tpot_s")),
+           figure=_request_mean("tpot_s"), values=_tpot_values),
     Metric(name="token_gap", label="gap between tokens", unit="s", better="lower", kind=Kind.POOLED,
            doc="Per token: the wait since the chunk before for the first token of a chunk, 0 for its others.",
            figure=_token_gap, values=_token_gap_values),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
 from loadtest.analyse import wording
 from loadtest.analyse.breakeven import break_even
@@ -16,6 +17,7 @@ from loadtest.analyse.results import BreakEven, Crossing, Finding, Guard
 
 OTHERS = ("e2e", "tpot", "output_tokens_per_s")  # compared with the deciding metric by their break-even
 OUT_OF_REACH = 100  # more blocks than this are not proposed
+POWER_Z = float(stats.norm.ppf(0.8))  # how surely the blocks that are proposed settle it
 
 
 def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[float]) -> str:
@@ -77,7 +79,7 @@ def growth_remark(rows: Rows, baseline: str, levels: Sequence[float]) -> str:
 
 
 def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], guards: Sequence[Guard]) -> str:
-    """Say how many more blocks would settle the open levels, if the noise stays: half-widths shrink with √blocks."""
+    """Say how many more blocks would settle the open levels, if the noise stays."""
     if not undecided:
         return ""
     if not len(curve.levels) or np.isnan(curve.half).all():
@@ -101,7 +103,11 @@ def _list(levels: Sequence[float]) -> str:
 
 
 def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:
-    """Return how many blocks beside those there are would take the threshold out of the interval, or None."""
+    """Return how many blocks beside those there are would take the threshold out of the interval, or None.
+
+    So many that it happens four times in five, if noise and speed-up stay: half-widths shrink with √blocks and with the
+    t quantile of more degrees of freedom, and the mean itself still moves. More than can be proposed: OUT_OF_REACH + 1.
+    """
     found = curve.at(level)
     if found is None or math.isnan(found[1]):
         return None
@@ -109,6 +115,13 @@ def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:
     distance = abs(mean - math.log(threshold))
     if distance >= half:
         return None
-    if distance <= half / 1000:
-        return OUT_OF_REACH + 1
-    return max(1, math.ceil(len(sample) * (half / distance) ** 2) - len(sample))
+    n = len(sample)
+    dof = n - 1 if curve.restarted else sum(len(own) - 1 for own in curve.samples)
+    share = (1 + curve.confidence) / 2
+    error = half * math.sqrt(n) / float(stats.t.ppf(share, max(dof, 1)))  # of one block
+    for more in range(1, OUT_OF_REACH + 1):
+        later = max(1.0, dof * (n + more - 1) / max(n - 1, 1))
+        reach = float(stats.t.ppf(share, later)) + POWER_Z
+        if distance * math.sqrt(n + more) >= reach * error:
+            return more
+    return OUT_OF_REACH + 1

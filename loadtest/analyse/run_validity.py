@@ -1,59 +1,36 @@
-"""Is the run to be judged? One function per rule; each returns a mark or None.
+"""Is the run to be judged? One entry per rule; and the list of all rules.
 
-A mark that invalidates stops the judgement; the others become notes on the run.
+A mark that invalidates stops the judgement; the others become notes on the run. What could not be checked is one note.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from scipy import stats
-
-from loadtest.analyse.counters import Deltas, tokens_per_step
-from loadtest.analyse.results import ArmLevel
+from loadtest.analyse.cells import cell_facts
+from loadtest.analyse.comparison_validity import COMPARISON_RULES
+from loadtest.analyse.rules import Effect, Level, Mark, Rule, Unknown
+from loadtest.analyse.run_facts import RunFacts, twin_requests
+from loadtest.analyse.stationarity import CONFIDENCE, HALVES_RATIO, not_steady
 from loadtest.analyse.summary import Measured
-from loadtest.analyse.validity import Mark
-from loadtest.record import CellRecord
+from loadtest.analyse.validity import CELL_RULES, cell_unknowns
+from loadtest.record import GIVEN_UP
 
-LENGTHS = (0.9, 1.1)  # mean output tokens, candidate ÷ baseline, as in MLPerf Inference
-FINISH_P, FINISH_DIFFERENCE = 0.001, 0.02
-TAU_IDLE = 0.01  # tokens per step this close to 1: no speculation
+__all__ = ["RULES", "RUN_RULES", "RunFacts", "run_marks", "twin_requests"]
+
 LATE_STEPS = 0.02  # share of a simulated server's steps that may be late
-ACCEPTANCE_LOW = 0.01
+# The chance that two words of a text are the same is the sum of the words' squared frequencies: about 0.01 in English
+# prose, where one word in twenty is "the"; 1/V, some 1/2,000 or less, where words are drawn evenly from V.
+COINCIDENCE = 0.001
+FEW_WORDS = 300  # 45 coincident pairs at the limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """What the rules for a run look at."""
-
-    run: Mapping[str, Any]
-    baseline: str
-    candidate: str | None
-    cells: Sequence[CellRecord]
-    valid: Sequence[CellRecord]
-    measured: Mapping[int, Measured]
-    arm_levels: Sequence[ArmLevel]
-    counters: Mapping[str, Deltas]  # arm → growth inside the windows of its valid cells
-    bodies_differ: int = 0
-    pairs: int = 0
-    damage: tuple[str, ...] = ()  # sentences on records that contradict each other
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """The arms, baseline first."""
-        return (self.baseline, self.candidate) if self.candidate else (self.baseline,)
-
-    def of(self, arm: str) -> list[Measured]:
-        """Return the cells of an arm, valid or not."""
-        return [self.measured[c.cell] for c in self.cells if c.arm == arm]
-
-
-def nothing_succeeded(facts: RunFacts) -> Mark | None:
+def _nothing_succeeded(facts: RunFacts) -> Mark | Unknown | None:
     """A server that answered nothing was not measured, and the other one not compared with anything."""
     found = []
+    if not any(m.sent for m in facts.measured.values()):
+        return Unknown(missing="requests")
     for arm in facts.arms:
         own = facts.of(arm)
         due, sent = sum(m.requests for m in own), sum(m.sent for m in own)
@@ -74,29 +51,35 @@ def _mostly(cells: Sequence[Measured]) -> str:
     return most if len(counts) == 1 else f"most often {most}"
 
 
-def contradictory(facts: RunFacts) -> Mark | None:
+def _contradictory(facts: RunFacts) -> Mark | Unknown | None:
     """A complete run has recorded every planned cell, and requests of no other."""
+    if not facts.cells:
+        return Unknown(missing="cells")
     if facts.run.get("status") != "complete" or not facts.damage:
         return None
     return Mark(sentence=" ".join(facts.damage), invalid=True)
 
 
-def not_finished(facts: RunFacts) -> Mark | None:
+def _not_finished(facts: RunFacts) -> Mark | None:
     """Only a complete run is judged."""
     status, reason = facts.run.get("status"), facts.run.get("reason")
-    if status == "complete":
+    if status in ("complete", GIVEN_UP):
         return None
     said = {"running": "did not end: it is still running, or was killed", "interrupted": "was interrupted"}
-    what = said.get(str(status), f"was {status}")
+    what = said.get(str(status), f"was {status}" if status else "does not say how it ended")
     return Mark(sentence=f"The run {what}{f' ({reason})' if reason else ''}.", invalid=True)
 
 
-def steps_late(facts: RunFacts) -> Mark | None:
+def _steps_late(facts: RunFacts) -> Mark | Unknown | None:
     """A simulated server that could not keep its own clock did not behave as its model says."""
-    simulated = facts.run.get("simulated") or {}
+    simulated = facts.run.get("simulated")
+    if not simulated:
+        return None
     late = {arm: share for arm, share in (simulated.get("late_ratio") or {}).items() if share is not None}
     worst = max(late, key=lambda arm: late[arm], default=None)
-    if worst is None or late[worst] <= LATE_STEPS:
+    if worst is None:
+        return Unknown(missing="the simulated servers' late steps")
+    if late[worst] <= LATE_STEPS:
         return None
     return Mark(
         sentence=f"The simulated {worst} server was late in {100 * late[worst]:.1f} % of its steps"
@@ -105,16 +88,7 @@ def steps_late(facts: RunFacts) -> Mark | None:
     )
 
 
-def not_comparable(facts: RunFacts) -> Mark | None:
-    """A difference that is neither speculation nor its consequence makes the pair not comparable, unless waived."""
-    rows = facts.run.get("comparability") or []
-    items = [str(row["item"]) for row in rows if row.get("kind") == "violation" and not row.get("waived")]
-    if not items or facts.candidate is None:
-        return None
-    return Mark(sentence=f"The servers differ in more than speculation: {', '.join(items)}.", invalid=True)
-
-
-def nothing_valid(facts: RunFacts) -> Mark | None:
+def _nothing_valid(facts: RunFacts) -> Mark | None:
     """An arm without a valid cell cannot be judged."""
     empty = [arm for arm in facts.arms if not any(c.arm == arm for c in facts.valid)]
     if not empty:
@@ -123,118 +97,72 @@ def nothing_valid(facts: RunFacts) -> Mark | None:
     for arm in empty:
         own = facts.of(arm)
         sent, failed = sum(m.sent for m in own), sum(sum(m.failures.values()) for m in own)
-        if failed and nothing_succeeded(facts) is None:
+        if failed and not isinstance(_nothing_succeeded(facts), Mark):
             failing.append(f" {failed} of {sent} requests to the {arm} server failed: {_mostly(own)}.")
     return Mark(sentence=f"No valid cell of {' and '.join(empty)}.{''.join(failing)}", invalid=True)
 
 
-def cells_left_out(facts: RunFacts) -> Mark | None:
+def _cells_left_out(facts: RunFacts) -> Mark | Unknown | None:
     """Invalid cells are left out of every estimate."""
+    if not facts.cells:
+        return Unknown(missing="cells")
     left_out = len(facts.cells) - len(facts.valid)
     return Mark(sentence=f"{left_out} of {len(facts.cells)} cells are invalid and left out.") if left_out else None
 
 
-def candidate_idle(facts: RunFacts) -> Mark | None:
-    """Speculation must be shown on in the candidate, unless both arms are the same (A/A)."""
-    counters = facts.counters.get(facts.candidate or "")
-    if facts.candidate is None or counters is None or facts.run.get("aa"):
+def _random_prompts(facts: RunFacts) -> Mark | Unknown | None:
+    """Words drawn at random are no language: drafts fare on them as they do on nobody's traffic."""
+    figures: Mapping[str, Any] = facts.run.get("prompts") or {}
+    chance, words = figures.get("coincidence"), figures.get("words") or 0
+    if not isinstance(chance, int | float) or words < FEW_WORDS:
+        return Unknown(missing=f"{FEW_WORDS} words of the prompts")
+    if chance >= COINCIDENCE:
         return None
-    own = [facts.measured[c.cell] for c in facts.valid if c.arm == facts.candidate]
-    if all(m.failed == m.requests for m in own):
-        return None  # nothing was answered, so that nothing could be drafted
-    drafts, tau = counters.get("drafts"), tokens_per_step(counters)
-    if not math.isnan(drafts):
-        sentence = f"Speculation was not active in {facts.candidate}: its server drafted nothing."
-        return None if drafts > 0 else Mark(sentence=sentence, invalid=True)
-    if tau is None:
-        return Mark(sentence=f"Whether {facts.candidate} speculated could not be read from its counters.")
-    if abs(tau - 1) > TAU_IDLE:
-        return None
-    return Mark(sentence=f"Speculation was not active in {facts.candidate}: {tau:.3f} tokens per step.", invalid=True)
+    return Mark(
+        sentence=f"The prompts look random: two of their words are the same with a chance of {chance:.1g} (limit"
+        f" {COINCIDENCE:g}; prose has about 0.01). Drafts fare otherwise on language: give prompts from your traffic."
+    )
 
 
-def baseline_speculates(facts: RunFacts) -> Mark | None:
-    """Speculation must be shown off in the baseline, unless both arms are the same (A/A)."""
-    counters = facts.counters.get(facts.baseline)
-    if facts.candidate is None or counters is None or facts.run.get("aa"):
-        return None
-    drafts, tau = counters.get("drafts"), tokens_per_step(counters)
-    if drafts > 0:
-        return Mark(sentence=f"{facts.baseline} speculates: its server drafted {drafts:.0f} times.", invalid=True)
-    if tau is not None and tau > 1 + TAU_IDLE:
-        return Mark(sentence=f"{facts.baseline} speculates: {tau:.3f} tokens per step.", invalid=True)
-    if tau is None and math.isnan(drafts):
-        return Mark(sentence=f"That {facts.baseline} does not speculate could not be read from its counters.")
-    return None
+def _rule(name: str, check: Callable[[RunFacts], Mark | Unknown | None], effect: Effect, reads: str, limit: str) -> (
+    Rule[RunFacts]
+):  # fmt: skip
+    return Rule(name=name, reads=reads, level=Level.RUN, effect=effect, limit=limit, check=check)
 
 
-def nothing_accepted(facts: RunFacts) -> Mark | None:
-    """Acceptance near 0 points to a draft model that does not fit."""
-    counters = facts.counters.get(facts.candidate or "")
-    share = counters.over("accepted", "drafted") if counters else None
-    if share is None or share >= ACCEPTANCE_LOW:
-        return None
-    return Mark(sentence=f"Only {100 * share:.2f} % of drafted tokens were accepted: does the draft fit the model?")
-
-
-def lengths_differ(facts: RunFacts) -> Mark | None:
-    """Answers of unequal length are not the same work."""
-    worst, at = 1.0, 0.0
-    for level in sorted({c.level for c in facts.valid}):
-        means = [
-            _mean_length([facts.measured[c.cell] for c in facts.valid if c.arm == arm and c.level == level])
-            for arm in (facts.baseline, facts.candidate)
-        ]
-        ratio = means[1] / means[0] if means[0] > 0 else math.nan
-        if abs(math.log(ratio) if ratio > 0 else 0.0) > abs(math.log(worst)):
-            worst, at = ratio, level
-    if LENGTHS[0] <= worst <= LENGTHS[1]:
-        return None
-    return Mark(sentence=f"Answers differ in length: {worst:.2f} times the baseline's tokens at {at:g} users.")
-
-
-def _mean_length(cells: Sequence[Measured]) -> float:
-    present = [(c.output_tokens_mean, c.requests - c.failed) for c in cells if not math.isnan(c.output_tokens_mean)]
-    count = sum(n for _, n in present)
-    return sum(mean * n for mean, n in present) / count if count else math.nan
-
-
-def finishes_differ(facts: RunFacts) -> Mark | None:
-    """Answers should end for the same reasons in both arms."""
-    if facts.candidate is None:
-        return None
-    counts: list[dict[str, int]] = [{}, {}]
-    for row in facts.arm_levels:
-        side = counts[row.arm == facts.candidate]
-        for reason, n in row.finish_reasons.items():
-            side[reason] = side.get(reason, 0) + n
-    reasons = sorted({*counts[0], *counts[1]})
-    totals = [sum(side.values()) for side in counts]
-    if len(reasons) < 2 or not all(totals):
-        return None
-    shares = {r: [side.get(r, 0) / total for side, total in zip(counts, totals, strict=True)] for r in reasons}
-    widest = max(reasons, key=lambda r: shares[r][1] - shares[r][0])
-    p_value = stats.chi2_contingency([[side.get(r, 0) for r in reasons] for side in counts]).pvalue
-    if p_value >= FINISH_P or shares[widest][1] - shares[widest][0] < FINISH_DIFFERENCE:
-        return None
-    base, cand = (100 * share for share in shares[widest])
-    return Mark(sentence=f"Answers end differently: `{widest}` in {base:.0f} % (baseline), {cand:.0f} % (candidate).")
-
-
-def prompts_differ(facts: RunFacts) -> Mark | None:
-    """Both arms should be asked the same."""
-    if not facts.bodies_differ:
-        return None
-    return Mark(sentence=f"{facts.bodies_differ} of {facts.pairs} paired requests have different bodies.")
-
-
-RUN_RULES: tuple[Callable[[RunFacts], Mark | None], ...] = (
-    nothing_succeeded, not_finished, not_comparable, contradictory, nothing_valid, candidate_idle, baseline_speculates,
-    steps_late, cells_left_out, lengths_differ, finishes_differ, nothing_accepted, prompts_differ,
+RUN_RULES: tuple[Rule[RunFacts], ...] = (
+    _rule("nothing succeeded", _nothing_succeeded, Effect.INVALID, "outcomes of each arm", "one success per arm"),
+    _rule("not finished", _not_finished, Effect.INVALID, "the run's status", "complete"),
+    _rule("contradictory records", _contradictory, Effect.INVALID, "plan, cells and requests", "none"),
+    _rule("nothing valid", _nothing_valid, Effect.INVALID, "the cells' marks", "one valid cell per arm"),
+    _rule("late steps", _steps_late, Effect.INVALID, "the simulated servers' log", f"{LATE_STEPS:.0%} of the steps"),
+    _rule("cells left out", _cells_left_out, Effect.FLAG, "the cells' marks", "none"),
+    _rule("not steady", not_steady, Effect.FLAG, "halves of the windows, block by block; MSER-5 beside them",
+          f"{HALVES_RATIO - 1:.0%} with {CONFIDENCE:.0%} confidence over all arms and levels"),
+    _rule("random prompts", _random_prompts, Effect.FLAG, "chance that two words of the prompts are the same",
+          f"{COINCIDENCE:g}"),
 )  # fmt: skip
+RULES: tuple[Rule[Any], ...] = (*CELL_RULES, *COMPARISON_RULES, *RUN_RULES)
 
 
 def run_marks(facts: RunFacts) -> tuple[Mark, ...]:
-    """Return the marks of a run, those that invalidate first."""
-    found = [mark for rule in RUN_RULES if (mark := rule(facts)) is not None]
-    return tuple(sorted(found, key=lambda mark: not mark.invalid))
+    """Return the marks of a run and of its comparison, those that invalidate first."""
+    results = {rule.name: rule.check(facts) for rule in (*RUN_RULES, *COMPARISON_RULES)}
+    found = [mark for mark in results.values() if isinstance(mark, Mark)]
+    unchecked = _unchecked(facts, {name: r.missing for name, r in results.items() if isinstance(r, Unknown)})
+    return tuple(sorted(found, key=lambda mark: not mark.invalid)) + ((unchecked,) if unchecked else ())
+
+
+def _unchecked(facts: RunFacts, missing: Mapping[str, str]) -> Mark | None:
+    """Return one note on all that could not be checked, on the run or on its valid cells."""
+    parts = [f"{name} ({what} missing)" for name, what in missing.items()]
+    cells: dict[tuple[str, str], int] = {}
+    for cell in facts.valid:
+        own = facts.requests.cell(cell) if facts.requests is not None else None
+        seen = cell_facts(cell, facts.measured[cell.cell], facts.scrapes, facts.experiment, own)
+        for entry in cell_unknowns(seen).items():
+            cells[entry] = cells.get(entry, 0) + 1
+    for (name, what), count in cells.items():
+        every = "every cell" if count == len(facts.valid) else f"{count} of {len(facts.valid)} cells"
+        parts.append(f"{name} ({what} missing in {every})")
+    return Mark(sentence=f"Not checked for want of data: {'; '.join(parts)}.") if parts else None

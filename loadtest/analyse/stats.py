@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
+ONE_RUN = 1_000_000  # samples of more values are pooled without being sorted again
 FIT_MIN_DOF = 5  # below this many degrees of freedom in all, one variance serves every level
 FIT_MIN_LEVELS = 3
 OUTLIER_P = 0.90  # a level noisier than this share of the fitted chi-square keeps its own variance
@@ -23,25 +25,32 @@ OUTLIER_P = 0.90  # a level noisier than this share of the fitted chi-square kee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sorted sample that may hold many zeros and some +inf without storing them."""
+    """A sample that may hold many zeros and some +inf without storing them, and is sorted in runs, not as a whole."""
 
-    finite: Floats  # ascending
+    runs: tuple[Floats, ...]  # finite values, each run ascending
     zeros: int = 0
     infinite: int = 0
 
     @property
+    def finite(self) -> int:
+        """Number of finite values that are stored."""
+        return sum(len(run) for run in self.runs)
+
+    @property
     def size(self) -> int:
         """Number of values."""
-        return self.zeros + len(self.finite) + self.infinite
+        return self.zeros + self.finite + self.infinite
 
     def at(self, rank: int) -> float:
-        """Return the value of a rank, counted from 1."""
+        """Return the value of a rank, counted from 1; values below 0 are not expected beside `zeros`."""
         if not 1 <= rank <= self.size:
             raise ValueError(f"rank {rank} is outside 1 to {self.size}")
         if rank <= self.zeros:
             return 0.0
-        position = rank - self.zeros - 1
-        return float(self.finite[position]) if position < len(self.finite) else math.inf
+        place = rank - self.zeros
+        if place > self.finite:
+            return math.inf
+        return float(self.runs[0][place - 1]) if len(self.runs) == 1 else _select(self.runs, place)
 
     def quantile(self, q: float) -> float:
         """Return the order statistic of rank ⌈q·n⌉ (nearest rank); NaN without values."""
@@ -53,25 +62,52 @@ class Sample:
             return math.nan
         if math.isinf(value):
             return 1.0
-        zeros = self.zeros if value >= 0 else 0
-        return (zeros + int(np.searchsorted(self.finite, value, side="right"))) / self.size
+        return ((self.zeros if value >= 0 else 0) + _count_up_to(self.runs, value)) / self.size
+
+
+def _count_up_to(runs: Sequence[Floats], value: float) -> int:
+    return sum(int(np.searchsorted(run, value, side="right")) for run in runs)
+
+
+def _select(runs: Sequence[Floats], place: int) -> float:
+    """Return the value of a place, counted from 1, among sorted runs: bisection over the order of floats' own bits."""
+    low, high = _order(min(float(run[0]) for run in runs)), _order(max(float(run[-1]) for run in runs))
+    while low < high:
+        middle = (low + high) // 2
+        if _count_up_to(runs, _unorder(middle)) >= place:
+            high = middle
+        else:
+            low = middle + 1
+    return _unorder(low)
+
+
+def _order(value: float) -> int:
+    """Return a whole number that orders as the float does."""
+    bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
+
+
+def _unorder(order: int) -> float:
+    magnitude: float = struct.unpack("<d", struct.pack("<q", abs(order)))[0]
+    return magnitude if order >= 0 else -magnitude
 
 
 def sample_of(values: Floats, zeros: int = 0, infinite: int = 0) -> Sample:
     """Sort values into a Sample; NaN (absent) is left out, +inf counted."""
-    present = values[~np.isnan(values)]
-    finite = np.sort(present[np.isfinite(present)])
-    return Sample(finite=finite, zeros=zeros, infinite=infinite + len(present) - len(finite))
+    ordered = np.sort(values)  # NaN last, +inf before it
+    present = int(np.searchsorted(ordered, math.nan)) if len(ordered) and math.isnan(ordered[-1]) else len(ordered)
+    finite = int(np.searchsorted(ordered[:present], math.inf))
+    return Sample(runs=(ordered[:finite],), zeros=zeros, infinite=infinite + present - finite)
 
 
 def merged(samples: Sequence[Sample]) -> Sample:
-    """Pool samples into one."""
-    parts = [s.finite for s in samples if len(s.finite)]
-    return Sample(
-        finite=np.sort(np.concatenate(parts)) if parts else np.empty(0),
-        zeros=sum(s.zeros for s in samples),
-        infinite=sum(s.infinite for s in samples),
-    )
+    """Pool samples into one; what is large stays in its sorted runs, without a copy."""
+    runs = tuple(run for s in samples for run in s.runs if len(run))
+    if not runs:
+        runs = (np.empty(0),)
+    elif len(runs) > 1 and sum(len(run) for run in runs) <= ONE_RUN:
+        runs = (np.sort(np.concatenate(runs)),)
+    return Sample(runs=runs, zeros=sum(s.zeros for s in samples), infinite=sum(s.infinite for s in samples))
 
 
 def nearest_rank(n: int, q: float) -> int:
@@ -79,15 +115,16 @@ def nearest_rank(n: int, q: float) -> int:
     return max(1, math.ceil(q * n - 1e-9))
 
 
-def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
-    """Return the ranks whose values bound the q-quantile with 95 % confidence, two-sided; None where none does.
+def rank_interval(n: int, q: float, confidence: float = CONFIDENCE) -> tuple[int | None, int | None]:
+    """Return the ranks whose values bound the q-quantile with a confidence, two-sided; None where none does.
 
     Exact for independent values: a rank r lies above the quantile with the binomial probability F(r − 1; n, q).
     """
     if n < 1:
         return None, None
-    low = int(stats.binom.ppf(_TAIL, n, q))
-    high = int(stats.binom.ppf(1 - _TAIL, n, q)) + 1
+    tail = (1 - confidence) / 2
+    low = int(stats.binom.ppf(tail, n, q))
+    high = int(stats.binom.ppf(1 - tail, n, q)) + 1
     return low if low >= 1 else None, high if high <= n else None
 
 
@@ -99,7 +136,7 @@ def upper_rank(n: int, q: float) -> int | None:
     return high if high <= n else None
 
 
-def quantile_estimate(sample: Sample, q: float, design_effect: float = 1.0) -> Estimate:
+def quantile_estimate(sample: Sample, q: float, design_effect: float = 1.0, confidence: float = CONFIDENCE) -> Estimate:
     """Return a quantile with its order-statistic interval; a bound that no rank gives is None.
 
     `design_effect` is how many times more the blocks differ than independent values would: the interval is that of
@@ -109,7 +146,7 @@ def quantile_estimate(sample: Sample, q: float, design_effect: float = 1.0) -> E
     if not n:
         return Estimate()
     factor = max(1.0, design_effect)
-    low, high = rank_interval(int(n / factor), q)
+    low, high = rank_interval(int(n / factor), q, confidence)
     return Estimate(
         value=sample.quantile(q),
         low=None if low is None else sample.at(max(1, math.floor(low * factor))),
@@ -146,8 +183,29 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value=mean, low=mean - half, high=mean + half, n=len(present))
 
 
-def half_widths(loads: Floats, samples: Sequence[Floats], *, restarted: bool = False) -> Floats:
-    """Return the half-width of the 95 % t interval of each level's mean, the variance pooled over the levels.
+def ratio_of_sums(above: Sequence[float] | Floats, below: Sequence[float] | Floats) -> Estimate:
+    """Return Σ above ÷ Σ below over independent units (blocks, sessions) with its 95 % t interval.
+
+    The standard error is that of a ratio estimator of clusters by linearisation (Cochran, Sampling Techniques, 1977,
+    §6 and §9): of what each unit leaves over, above − ratio · below. Units without a divisor count for nothing.
+    """
+    a, b = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
+    present = ~(np.isnan(a) | np.isnan(b)) & (b > 0)
+    a, b = a[present], b[present]
+    if not len(a):
+        return Estimate()
+    ratio, n = float(a.sum() / b.sum()), len(a)
+    if n == 1:
+        return Estimate(value=ratio, n=1)
+    error = math.sqrt(n / (n - 1) * float(np.sum((a - ratio * b) ** 2))) / float(b.sum())
+    half = float(stats.t.ppf(1 - _TAIL, n - 1)) * error
+    return Estimate(value=ratio, low=ratio - half, high=ratio + half, n=n)
+
+
+def half_widths(
+    loads: Floats, samples: Sequence[Floats], *, restarted: bool = False, confidence: float = CONFIDENCE
+) -> Floats:
+    """Return the half-width of the t interval of each level's mean, the variance pooled over the levels.
 
     NaN everywhere when no level has two values. The variance function is that of `pooled_variances`. With `restarted`
     each block was a start of the servers: its levels share that start's luck, so that pooling over levels adds no
@@ -158,52 +216,69 @@ def half_widths(loads: Floats, samples: Sequence[Floats], *, restarted: bool = F
     variance, dof = pooled_variances(loads, own, counts - 1)
     if restarted:
         dof = np.minimum(dof, counts - 1)
-    quantile = stats.t.ppf(1 - _TAIL, np.maximum(dof, 1e-9))
+    quantile = stats.t.ppf((1 + confidence) / 2, np.maximum(dof, 1e-9))
     return np.asarray(quantile * np.sqrt(variance / counts), dtype=float)
 
 
 def pooled_variances(loads: Floats, own: Floats, dof: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Return each level's variance after pooling, and the degrees of freedom that it is worth.
 
-    With enough levels and degrees of freedom the log-variance is a straight line in log load, fitted by maximum
-    likelihood of the sample variances (gamma, log link); else one variance serves all. A level whose own variance
-    the fit rejects keeps its own.
+    `own` holds one variance for each level along its last axis; every row before it is pooled by itself. With enough
+    levels and degrees of freedom the log-variance is a straight line in log load, fitted by maximum likelihood of the
+    sample variances (gamma, log link); else one variance serves all. A level whose own variance the fit rejects keeps
+    its own.
     """
     used = dof > 0
-    nothing = np.full(len(loads), math.nan)
+    nothing = np.full(own.shape, math.nan)
     if not used.any():
         return nothing, nothing
-    own_used, dof_used = own[used], dof[used].astype(float)
-    pooled = float(np.sum(own_used * dof_used) / np.sum(dof_used))
-    variance = np.full(len(loads), pooled)
-    worth = np.full(len(loads), float(np.sum(dof_used)))
-    if pooled > 0 and used.sum() >= FIT_MIN_LEVELS and dof_used.sum() >= FIT_MIN_DOF:
-        fitted = _log_linear(np.log(loads), used, own_used, dof_used)
-        if fitted is not None:
-            variance, worth = fitted
+    table = own.reshape(-1, len(loads))
+    own_used, dof_used = table[:, used], dof[used].astype(float)
+    total = float(np.sum(dof_used))
+    pooled = own_used @ dof_used / total
+    variance = np.repeat(pooled[:, None], len(loads), axis=1)
+    worth = np.full(variance.shape, total)
+    if used.sum() >= FIT_MIN_LEVELS and total >= FIT_MIN_DOF:
+        fitted, fit_worth, found = _log_linear(np.log(loads), used, own_used, dof_used, pooled)
+        variance = np.where(found[:, None], fitted, variance)
+        worth = np.where(found[:, None], fit_worth, worth)
     limit = stats.chi2.ppf(OUTLIER_P, np.maximum(dof, 1)) / np.maximum(dof, 1)
-    outlier = used & (np.nan_to_num(own) > variance * limit)
-    return np.where(outlier, own, variance), np.where(outlier, dof, worth)
+    outlier = used & (np.nan_to_num(table) > variance * limit)
+    return (
+        np.where(outlier, table, variance).reshape(own.shape),
+        np.where(outlier, dof, worth).reshape(own.shape),
+    )
 
 
-def _log_linear(x: Floats, used: NDArray[np.bool_], own: Floats, dof: Floats) -> tuple[Floats, Floats] | None:
-    """Fit log variance = a + b·x by Fisher scoring; None when it does not converge.
+def _log_linear(
+    x: Floats, used: NDArray[np.bool_], own: Floats, dof: Floats, pooled: Floats
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Fit log variance = a + b·x to every row of `own` by Fisher scoring; also say which rows converged.
 
     The variance of the fitted log-variance, v, is matched by 2 ÷ v degrees of freedom.
     """
     design = np.column_stack([np.ones(len(x)), x - x[used].mean()])
     rows = design[used]
     information = rows.T @ (rows * (dof / 2)[:, None])
+    nothing = np.full((len(own), len(x)), math.nan)
     if np.linalg.matrix_rank(information) < 2:
-        return None
+        return nothing, np.full(len(x), math.nan), np.zeros(len(own), dtype=bool)
     inverse = np.linalg.inv(information)
-    beta = np.array([math.log(np.sum(own * dof) / np.sum(dof)), 0.0])
+    varies = pooled > 0
+    beta = np.column_stack([np.log(np.where(varies, pooled, 1.0)), np.zeros(len(own))])
+    open_, found = varies.copy(), np.zeros(len(own), dtype=bool)
     for _ in range(100):
-        step = inverse @ (rows.T @ (dof / 2 * (own * np.exp(-rows @ beta) - 1)))
-        beta = beta + np.clip(step, -1.0, 1.0)
-        if np.max(np.abs(step)) < 1e-8:
-            spread = np.einsum("ij,jk,ik->i", design, inverse, design)
-            return np.exp(design @ beta), 2.0 / spread
-        if not np.isfinite(beta).all() or abs(beta[1]) > 20:
-            return None
-    return None
+        current = beta[open_]
+        step = ((own[open_] * np.exp(-current @ rows.T) - 1) * (dof / 2)) @ rows @ inverse
+        current = current + np.clip(step, -1.0, 1.0)
+        beta[open_] = current
+        near = np.max(np.abs(step), axis=1) < 1e-8
+        lost = ~np.isfinite(current).all(axis=1) | (np.abs(current[:, 1]) > 20)
+        where = np.flatnonzero(open_)
+        found[where[near & ~lost]] = True
+        open_[where[near | lost]] = False
+        if not open_.any():
+            break
+    spread = np.einsum("ij,jk,ik->i", design, inverse, design)
+    fitted = np.where(found[:, None], np.exp(np.where(found[:, None], beta, 0.0) @ design.T), math.nan)
+    return fitted, 2.0 / spread, found

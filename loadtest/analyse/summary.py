@@ -11,7 +11,7 @@ import numpy as np
 from loadtest.analyse.damage import cell_damage
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
-from loadtest.analyse.results import ArmLevel, Estimate, Tail
+from loadtest.analyse.results import ArmLevel, Tail
 from loadtest.analyse.stats import Sample, dispersion, mean_estimate, merged, quantile_estimate
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.record import CellRecord, Outcome
@@ -149,12 +149,11 @@ def _tails(
         count = sum(measured[c.cell].requests for c in by_level[level])
         # One block shows nothing of how alike the chunks of a request are: a request then counts as one value.
         alike = sample.size / count if metric.kind is Kind.POOLED and count else 1.0
-        shown: dict[str, Estimate] = {}
-        for name, q in QUANTILES.items():
-            effect = effects[name]
-            shown[name] = quantile_estimate(sample, q, alike if effect is None else effect)
+        used = {name: alike if effect is None else effect for name, effect in effects.items()}
+        shown = {name: quantile_estimate(sample, q, used[name]) for name, q in QUANTILES.items()}
         deepest = [name for name, estimate in shown.items() if estimate.high is not None]
-        tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "")
+        tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "",
+                            design_effect=used)  # fmt: skip
     return tails
 
 

@@ -21,8 +21,9 @@ Ints = NDArray[np.int64]
 _PLAIN = (
     "cell", "arm", "level", "block", "user", "session", "turn", "category", "due_s", "sent_s", "first_visible_s",
     "end_s", "outcome", "http_status", "finish_reason", "prompt_tokens", "output_tokens", "cached_tokens",
-    "tokens_source",
+    "tokens_source", "asked", "spec_drafted", "spec_accepted",
 )  # fmt: skip
+NOT_ASKED = "none"  # in the column `asked`: this request did not ask for the tokens of its chunks
 _SLICE = 100_000  # rows derived at a time, so that no temporary is as large as all chunks of a run
 
 
@@ -88,9 +89,10 @@ class CellRows:
 class Requests:
     """All requests of a run, sorted by cell.
 
-    `frame` holds one row per request: the plain columns of the record, and ok, in_window, counted, chunks, tokens,
-    ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, least_gap_s, on_time. Absent is NaN. `columns` are the same
-    as arrays, words as codes into `words`.
+    `frame` holds one row per request: the plain columns of the record (asked as a flag: did it ask for the tokens of
+    its chunks, or is that not recorded), and ok, in_window, counted, chunks, tokens, ttft_s, ttft_visible_s, e2e_s,
+    tpot_s, worst_stall_s, least_gap_s, on_time. Absent is NaN. `columns` are the same as arrays, words as codes into
+    `words`.
     """
 
     frame: pd.DataFrame
@@ -131,6 +133,7 @@ def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 1
     frame["body"] = _codes(table.column("body_hash"))
     chunks, counted = _chunks(table)
     frame["counted"] = counted
+    frame["asked"] = (frame["asked"] != NOT_ASKED).to_numpy(dtype=bool)
     frame["ok"] = (frame["outcome"] == Outcome.OK.value).to_numpy(dtype=bool)
     frame["in_window"] = _in_window(frame, cells)
     due = frame["due_s"].to_numpy()

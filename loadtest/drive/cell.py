@@ -13,7 +13,7 @@ from locust.env import Environment
 import loadtest
 from loadtest.drive.client import Clock
 from loadtest.drive.context import CellContext
-from loadtest.drive.evidence import TICK_S, Evidence, Sampler, quantile, sample_interval_s, scrape, stream_evidence
+from loadtest.drive.evidence import TICK_S, Evidence, Sampler, Streams, quantile, sample_interval_s, scrape
 from loadtest.drive.phases import Phase
 from loadtest.drive.standalone import CONTEXT
 from loadtest.errors import UsageError
@@ -34,6 +34,7 @@ class Switches:
 
     stop: str = ""  # reason to issue nothing more and drain
     cut: bool = False  # end at once: the parent is gone, or asked twice
+    unwritten: OSError | None = None  # the records cannot be written any more
 
 
 class CellRun:
@@ -45,8 +46,8 @@ class CellRun:
         self.context, self._user_class, self._control = context, user_class, control
         self._switches, self._keep_scrape, self._tell = switches, keep_scrape, tell
         self._clock: Clock = context.clock
-        self._evidence = Evidence()
-        self._window_requests: list[Request] = []
+        self._evidence = Evidence(context.clock)
+        self._streams = Streams()
         self._scraping: list[gevent.Greenlet[..., None]] = []
         self._scenario_error: UsageError | None = None
         self.state, self.reason = "complete", ""
@@ -54,6 +55,7 @@ class CellRun:
     def run(self, order: int, idle_wait_s: float) -> CellRecord:
         """Drive the cell to its end and return its record; raises UsageError when the scenario's own code raises."""
         context, started_s = self.context, self._clock.now_s()
+        context.target.endpoint.forget_answers()
         self._scrape("idle_before")
         environment = Environment(user_classes=[self._user_class], host=context.target.endpoint.url)
         setattr(environment, CONTEXT, context)
@@ -100,6 +102,8 @@ class CellRun:
             return
         if self._switches.stop or self._switches.cut:
             self.state, self.reason = "interrupted", self._switches.stop
+        elif self._switches.unwritten is not None:
+            self.state, self.reason = "aborted", f"its records cannot be written ({self._switches.unwritten})"
         elif self._scenario_error is not None:
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.phases.warmup_cut and not self.context.phases.issued:
@@ -114,7 +118,7 @@ class CellRun:
         self.context.phases.stop()
 
     def _give_up_draining(self, drained_for_s: float) -> bool:
-        if self._switches.cut or self._scenario_error is not None:
+        if self._switches.cut or self._switches.unwritten is not None or self._scenario_error is not None:
             return True
         return self.state == "interrupted" and drained_for_s > CUT_DRAIN_S
 
@@ -164,11 +168,11 @@ class CellRun:
         """Note a finished request for the cell's own evidence."""
         opened, closed = self.context.phases.window_open_s, self.context.phases.window_close_s
         if opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed):
-            self._window_requests.append(request)
+            self._streams.add(request)
 
     def _record(self, order: int, started_s: float, idle_wait_s: float) -> CellRecord:
-        phases, cell, lateness = self.context.phases, self.context.cell, self.context.lateness_s
-        coalesced, lag_p99_s = stream_evidence(self._window_requests)
+        context, phases, cell = self.context, self.context.phases, self.context.cell
+        lateness = context.lateness_s
         if phases.warmup_cut and not self.reason:
             self.reason = "the warm-up was cut at its longest time"
         return CellRecord(
@@ -177,7 +181,10 @@ class CellRun:
             window_close_s=phases.window_close_s, drained_s=phases.drained_s,
             in_flight_mean=self._evidence.in_flight_mean, lateness_p50_s=quantile(lateness, 0.5),
             lateness_p99_s=quantile(lateness, 0.99), client_cpu_ratio=self._evidence.cpu_ratio,
-            hub_lag_p99_s=self._evidence.hub_lag_p99_s, coalesced_ratio=coalesced, lag_p99_s=lag_p99_s,
+            hub_lag_p99_s=self._evidence.hub_lag_p99_s, hub_lag_max_s=self._evidence.hub_lag_max_s,
+            models=sorted(context.target.endpoint.models), oddities=dict(context.target.endpoint.oddities),
+            suspended_s=self._evidence.suspended_s, clock_steps=self._evidence.clock_steps,
+            coalesced_ratio=self._streams.coalesced_ratio, lag_p99_s=self._streams.lag_p99_s,
             idle_wait_s=idle_wait_s, warmup_requests=phases.warmup_requests,
         )  # fmt: skip
 

@@ -79,6 +79,7 @@ class Client:
         """Run the request on `connection`; True when a reused connection ended before any byte of an answer."""
         exchange = Exchange(connection, record, self._clock, self._endpoint.limits, on_first)
         exchange.run(request)
+        self._endpoint.note_answer(exchange.model, exchange.oddities)
         lost = exchange.lost and connection.used
         if exchange.reusable:
             connection.used = True

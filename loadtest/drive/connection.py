@@ -11,12 +11,14 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any
 
 from gevent import monkey
 from gevent.hub import get_hub
 from gevent.socket import wait_read, wait_write
 
+from loadtest.drive.alarms import Alarm
 from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
 from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
@@ -37,8 +39,9 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg_into", "_socket", "_tls", "_unsent",
-        "arrived_ns", "idle_since_s", "kernel", "lag_ns", "reader", "used", "writer",
+        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg_into", "_socket", "_tls",
+        "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm", "reader", "used",
+        "writer",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
@@ -50,6 +53,10 @@ class Connection:
         self.arrived_ns = 0  # of the latest read, on perf_counter_ns
         self.kernel = False  # whether that was the kernel's stamp
         self.lag_ns = 0  # from the stamp to the read
+        self.alarms = endpoint.alarms
+        self.on_alarm: Callable[[], None] | None = None  # whom an alarm concerns at the moment
+        self._alarm: Alarm | None = None
+        self._alarm_s = 0.0  # when it rings, on time.monotonic
         self._unsent = memoryview(b"")
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -59,27 +66,47 @@ class Connection:
         try:
             if endpoint.tls is not None:
                 self._start_tls(endpoint.tls, deadline_s)
-            loop = get_hub().loop
-            self.reader = loop.io(self._socket.fileno(), _READABLE)
-            self.writer = loop.io(self._socket.fileno(), _WRITABLE)
+            self.loop = get_hub().loop
+            self.reader = self.loop.io(self._socket.fileno(), _READABLE)
+            self.writer = self.loop.io(self._socket.fileno(), _WRITABLE)
         except BaseException:
             self._socket.close()
             raise
 
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""
+        if self._alarm is not None:
+            self.alarms.call_off(self._alarm)
         for watcher in (self.reader, self.writer):
             watcher.stop()
             watcher.close()
         self._socket.close()
+
+    def alarm_within(self, delay_s: float) -> None:
+        """See to it that `on_alarm` is called within `delay_s`; an alarm that is set already may call it earlier."""
+        at_s = time.monotonic() + delay_s
+        if self._alarm is not None:
+            if self._alarm_s <= at_s:
+                return
+            self.alarms.call_off(self._alarm)
+        self._alarm, self._alarm_s = self.alarms.after(delay_s, self._ring), at_s
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self.on_alarm is not None:
+            self.on_alarm()
 
     def send(self, data: bytes) -> bool:
         """Hand `data` to the kernel as far as it takes it; False: call `send_more` when writable. Raises OSError."""
         if self._tls is not None:
             self._tls.write(data)
             data = self._outgoing.read()
-        self._unsent = memoryview(data)
-        return self.send_more()
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        self._unsent = memoryview(data)[sent:]
+        return sent == len(data) or self.send_more()
 
     def send_more(self) -> bool:
         """Send what `send` left over; True when nothing is left. Raises OSError."""

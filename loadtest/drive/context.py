@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtest.drive.asking import NOBODY, is_sampled
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.drive.phases import Phase, Phases
 from loadtest.drive.plan import Cell
@@ -30,6 +32,7 @@ class Target:
     endpoint: Endpoint
     model: str
     count: str = "continuous"  # how tokens per chunk are asked for: continuous · ids · none
+    asked_ratio: float = 1.0  # share of the requests that ask
     salted: bool = True  # whether the server takes a cache_salt
 
 
@@ -71,7 +74,7 @@ class CellContext:
         self.live = Live()
         self.failures_in_a_row = 0
         self.last_error = ""
-        self.lateness_s: list[float] = []  # of requests due in the window
+        self.lateness_s = array("d")  # of requests due in the window
         self._users = 0
 
     @property
@@ -94,6 +97,11 @@ class CellContext:
         """Return the key of a user's next dialogue; the same in both arms."""
         return SessionKey(seed=self.experiment.plan.seed, level=self.cell.level, block=self.cell.block,
                           number=user + turn_round * self.users)  # fmt: skip
+
+    def asks(self, key: SessionKey, turn: int) -> str:
+        """Return how a turn of a session asks for the tokens of its chunks: as the server allows, or not at all."""
+        ratio = self.target.asked_ratio
+        return self.target.count if ratio >= 1.0 or is_sampled(key, turn, ratio) else NOBODY
 
     def due(self, request: Request) -> None:
         """A request fell due."""

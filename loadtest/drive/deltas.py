@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from loadtest.drive.documents import error_message, mended, named, refuse_repeats
 from loadtest.drive.failure import Failure, printable, quoted
 from loadtest.record import Outcome, Request
 
@@ -24,12 +25,22 @@ _USAGE, _IDS, _NONE = "usage", "ids", "none"
 _MAY_COUNT = ("", _USAGE)
 _REASONS = ("stop", "length", "tool_calls")  # the usual ones; others are quoted with care
 _COUNT_LIMIT = 2**31  # counts are stored in 32 bits
+# Where servers put the figures on one answer's speculation: a key, a key below it, and the record's fields by name.
+_FIGURES: dict[str, tuple[str, dict[str, str]]] = {
+    "metrics": ("speculative_decoding", {"spec_drafts": "num_spec_steps", "spec_drafted": "num_draft_tokens",
+                                         "spec_accepted": "num_accepted_draft_tokens"}),  # vLLM
+    "sglext": ("spec_tokens_details", {"spec_drafts": "spec_verify_ct", "spec_drafted": "spec_num_proposed_drafts",
+                                       "spec_accepted": "spec_num_correct_drafts"}),  # SGLang
+    "timings": ("", {"spec_drafted": "draft_n", "spec_accepted": "draft_n_accepted"}),  # llama.cpp
+}  # fmt: skip
 
 
 class Deltas:
     """Reads the events of one stream into its record. Raises Failure for an error event and for what cannot be read."""
 
-    __slots__ = ("_count", "_record", "_reported", "_source", "_usage", "done", "visible")
+    __slots__ = (
+        "_closed", "_count", "_id", "_record", "_reported", "_source", "_usage", "done", "mended", "model", "visible",
+    )  # fmt: skip
 
     def __init__(self, record: Request) -> None:
         self._record = record
@@ -37,35 +48,66 @@ class Deltas:
         self._count = 0  # tokens of the chunks so far
         self._reported = -1  # the server's latest count
         self._usage: dict[str, Any] | None = None
+        self._id: str | None = None
+        self._closed = False
+        self.model: str | None = None  # that the server says it answered with
         self.visible = False  # some text, reasoning or tool call has come
         self.done = False  # [DONE] has come
+        self.mended = False  # some event was no UTF-8
 
     def take(self, name: bytes, data: bytes, at_s: float) -> None:
         """Read one event that arrived at `at_s`."""
         if data == b"[DONE]":
             self.done = True
             return
-        said = _parsed(name, data) if name else _loaded(data)
+        said = named(name, data) if name and name != b"message" else self._loaded(data)
         if said is None:
             return
-        if said.get("error") is not None or name == b"error":
+        if name == b"error" or said.get("error") is not None:
             raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
-        usage = said.get("usage")
-        count = -1 if usage is None else self._cumulative(usage)
-        choices = said.get("choices")
-        if choices:
-            self._take_choice(choices, count, at_s)
-        else:
-            self._take_closing(said)
-        if not self._record.response_id and isinstance(said.get("id"), str):
-            self._record.response_id = said["id"]
-
-    def _take_choice(self, choices: Any, count: int, at_s: float) -> None:
+        choices, usage = said.get("choices"), said.get("usage")
+        if not choices:
+            refuse_repeats(data, said)
+            self._take_bare(said, usage)
+            return
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
         if type(choice) is not dict or choice.get("index"):
             raise _not_one(choices)
+        delta = choice.get("delta")
+        keys = len(said) + len(choice) + (len(delta) if type(delta) is dict else 0)
+        # One colon follows each key; where there are more, in a text or nested deeper, it takes a closer look.
+        if data.count(b":") != keys + (len(usage) if type(usage) is dict else 0):
+            refuse_repeats(data, said)
+        if said.get("id") != self._id or said.get("model") != self.model:
+            self._identify(said)
+        self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), at_s)
+        if choice.get("finish_reason") is not None:
+            self._take_end(choice["finish_reason"], said)
+
+    def _identify(self, said: dict[str, Any]) -> None:
+        """Keep the id and the model of the answer; neither may change, where they are told."""
+        told, model = said.get("id"), said.get("model")
+        if isinstance(told, str) and told:
+            if self._id is not None and told != self._id:
+                raise _changed("id", self._id, told)
+            self._id = self._record.response_id = told
+        if isinstance(model, str) and model:
+            if self.model is not None and model != self.model:
+                raise _changed("model", self.model, model)
+            self.model = model
+
+    def _take_bare(self, said: dict[str, Any], usage: Any) -> None:
+        """Read an event without a choice, such as the closing usage."""
+        if said.get("object") == "error":  # the form of older servers
+            raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
+        self._identify(said)
+        if usage is not None:
+            self._cumulative(usage)
+        self._take_figures(said)
+
+    def _take_choice(self, choice: dict[str, Any], delta: Any, count: int, at_s: float) -> None:
         running = count >= 0 and self._source in _MAY_COUNT
-        visible = not (running and self.visible) and _visible(choice)  # once is enough where a count runs
+        visible = not (running and self.visible) and _visible(choice, delta)  # once is enough where a count runs
         if visible and not self.visible:
             self.visible = True
             self._record.first_visible_s = at_s
@@ -78,11 +120,12 @@ class Deltas:
         elif not (self._source is _USAGE and self._count):
             # A count that stood on the role event alone is not a running count: the source is still open then.
             self._take_uncounted(choice.get("token_ids"), visible, at_s)
-        reason = choice.get("finish_reason")
-        if reason is not None:
-            if reason == "error":
-                raise Failure(Outcome.STREAM_ERROR, "the stream ended with the finish_reason error")
-            self._record.finish_reason = reason if reason in _REASONS else printable(str(reason), 40)
+
+    def _take_end(self, reason: Any, said: dict[str, Any]) -> None:
+        if reason == "error":
+            raise Failure(Outcome.STREAM_ERROR, "the stream ended with the finish_reason error")
+        self._record.finish_reason = reason if reason in _REASONS else printable(str(reason), 40)
+        self._take_figures(said)
 
     def _take_uncounted(self, ids: Any, visible: bool, at_s: float) -> None:
         if ids and self._source is not _NONE:
@@ -112,23 +155,33 @@ class Deltas:
         self._usage = usage
         return count
 
-    def _take_closing(self, said: dict[str, Any]) -> None:
-        """Read an event without a choice: the closing usage, and figures on speculation where the server gives them."""
-        record = self._record
-        if said.get("object") == "error":  # the form of older servers
-            raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
-        figures = _mapping(_mapping(said.get("metrics")).get("speculative_decoding"))  # vLLM
-        if figures:
-            record.spec_drafts = _count_of(figures, "num_spec_steps")
-            record.spec_drafted = _count_of(figures, "num_draft_tokens")
-            record.spec_accepted = _count_of(figures, "num_accepted_draft_tokens")
-        timings = _mapping(said.get("timings"))  # llama.cpp
-        if "draft_n" in timings:
-            record.spec_drafted = _count_of(timings, "draft_n")
-            record.spec_accepted = _count_of(timings, "draft_n_accepted")
+    def _take_figures(self, said: dict[str, Any]) -> None:
+        """Read what the server says on this answer's speculation: on its last event, or the one before."""
+        for key in _FIGURES.keys() & said.keys():
+            below, names = _FIGURES[key]
+            figures = _mapping(_mapping(said[key]).get(below) if below else said[key])
+            for field, name in names.items():
+                if name in figures:
+                    setattr(self._record, field, _count_of(figures, name))
+
+    def _loaded(self, data: bytes) -> dict[str, Any] | None:
+        """Return the object in an event; None for a blank one."""
+        try:
+            said = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            said = mended(data)
+            if said is None:
+                return None
+            self.mended = True
+        if type(said) is not dict:
+            raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not a JSON object: {quoted(data)}")
+        return said
 
     def close(self) -> None:
         """Write the counts of the answer into the record, as far as it came."""
+        if self._closed:
+            return
+        self._closed = True
         record = self._record
         record.tokens_source = self._source if record.chunk_tokens else _NONE
         record.output_tokens = self._reported
@@ -155,42 +208,10 @@ class Deltas:
         return None
 
 
-def _loaded(data: bytes) -> dict[str, Any] | None:
-    """Return the object in an event without a name; None for a blank one."""
-    try:
-        said = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        if not data.strip():
-            return None
-        said = _repaired(data)
-    if type(said) is not dict:
-        raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not a JSON object: {quoted(data)}")
-    return said
-
-
-def _parsed(name: bytes, data: bytes) -> dict[str, Any] | None:
-    """Return the object in a named event; None for one that is not ours to read."""
-    if name == b"message":
-        return _loaded(data)
-    try:
-        said = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        said = data.decode("utf-8", "replace")
-    if type(said) is dict:
-        return said
-    return {"error": said} if name == b"error" else None
-
-
-def _repaired(data: bytes) -> Any:
-    """Return the JSON with invalid UTF-8 replaced: a character cut in the middle spoils the text, not the event."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        try:
-            return orjson.loads(data.decode("utf-8", "replace"))
-        except orjson.JSONDecodeError:
-            pass
-    raise Failure(Outcome.PROTOCOL_ERROR, f"an event is not JSON: {quoted(data)}") from None
+def _changed(what: str, before: str, after: str) -> Failure:
+    """Return the failure of a stream that another answer got into."""
+    told = f"from {printable(before, 60)} to {printable(after, 60)}"
+    return Failure(Outcome.PROTOCOL_ERROR, f"the {what} of the answer changed within the stream, {told}")
 
 
 def _not_one(choices: Any) -> Failure:
@@ -200,9 +221,8 @@ def _not_one(choices: Any) -> Failure:
     return Failure(Outcome.PROTOCOL_ERROR, "choices is not a list of objects")
 
 
-def _visible(choice: dict[str, Any]) -> bool:
+def _visible(choice: dict[str, Any], delta: Any) -> bool:
     """Return whether a choice brings text, reasoning or a tool call."""
-    delta = choice.get("delta")
     if delta is None:
         return bool(choice.get("text"))
     if type(delta) is not dict:
@@ -223,11 +243,3 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _count_of(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
     return value if type(value) is int and 0 <= value < _COUNT_LIMIT else -1
-
-
-def error_message(said: Any) -> str:
-    """Return the message in an error answer, whichever of the usual forms it has, fit to be printed."""
-    error = said.get("error", said) if isinstance(said, dict) else said
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or error.get("type") or orjson.dumps(error).decode()
-    return printable(error if isinstance(error, str) else str(error))

@@ -12,36 +12,36 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
 import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 
+from loadtest.drive.asking import Asking, again, as_event, measure_price, settled, unmeasured
+from loadtest.drive.calibration import calibration_event, calibration_experiment, calibration_users
 from loadtest.drive.cell import CellRun, wait_until_idle
 from loadtest.drive.client import Clock, Endpoint
 from loadtest.drive.context import CellContext, Target, open_prompts
 from loadtest.drive.job import Job, read_job
 from loadtest.drive.loading import load_user_class
 from loadtest.drive.orders import Orders
+from loadtest.drive.outputs_phase import collector_for, tell_likeness
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
+from loadtest.drive.same_bodies import SameBodies
+from loadtest.drive.stages import coarse
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
-from loadtest.experiment import override
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter
+from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, stream_name
 from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive
-from loadtest.settings import Experiment, Window
+from loadtest.settings import Experiment
 
 FLUSH_EVERY_S = 0.5
 WARM_UP = 3  # requests after a start that are not even timed
 STAGGER_S = (0.1, 10.0)  # shortest and longest
-CALIBRATION_USERS = 256  # at most: beyond it the null server itself would be the limit
-CALIBRATION_S = 2.0  # length of the calibration's window
-CALIBRATION_TOKENS = 24
-CALIBRATION_WARMUP_S = 10.0
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -56,22 +56,35 @@ class Driver:
         self._clock = Clock(job.origin_ns)
         self.orders = Orders()
         self.switches = self.orders.switches
-        self._user_class = load_user_class(job.scenario)
+        self._user_class = load_user_class(job.scenario, job.experiment.load)
         self._prompts = open_prompts(job.prompts)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
         self._stagger_s = 1.0
+        self._asking: Asking | None = None
         self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
-        self._requests = RequestWriter(job.folder / "requests.arrows")
+        self._total = job.total or len(job.cells)
+        self._requests = RequestWriter(job.folder / stream_name(job.sitting))
+        self._keep = SameBodies(self._requests.add).keep
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
+        self._source = self._prompts or getattr(self._user_class, "source", None)
+        self._outputs = collector_for(job, self._source, tell, lambda: self._stopped)
         self._flusher = gevent.spawn(self._flush)
 
     def _flush(self) -> None:
         while True:
             gevent.sleep(FLUSH_EVERY_S)
-            self._requests.flush()
+            self._writing(self._requests.flush)
             self._tell({"event": "beat"})
+
+    def _writing(self, write: Callable[..., None], *given: Any) -> None:
+        """Write records; where that fails, the cell under way ends, whichever greenlet found out."""
+        if self.switches.unwritten is None:  # what follows a broken batch could not be read
+            try:
+                write(*given)
+            except OSError as error:
+                self.switches.unwritten = error
 
     def close(self) -> None:
         """Write what is left."""
@@ -87,17 +100,38 @@ class Driver:
         self._tell({"event": "beat"})  # from here on silence means that something does not give way
         for note in self._prompts.notes if self._prompts else ():
             self._tell({"event": "note", "text": note})
+        tell_likeness(self._job, self._source, self._tell)
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
         requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:
             self._calibrate(self._job.calibration)
         self._settle_stagger(requests_s)
-        for order, cell in enumerate(self._job.cells):
-            if self._job.restarts:
-                self._have_started(cell)
-            if self.switches.stop or self.switches.cut:
+        if arms:
+            self._settle_asking(arms[0].name, simulated=self._job.simulated.get(arms[0].name, False))
+        cells: Sequence[Cell] = self._job.cells
+        while cells or self._job.open:
+            for cell in cells:
+                if self._job.restarts:
+                    self._have_started(cell)
+                if self._stopped:
+                    return
+                self._run_cell(cell)
+            cells = self._further()
+            if not cells:
                 return
-            self._run_cell(order, cell)
+
+    def _further(self) -> list[Cell]:
+        """Ask the parent for the cells that follow, if it chooses them as results come in."""
+        if not self._job.open:
+            return []
+        self._tell({"event": "cells_needed"})
+        answer = self.orders.answer()
+        if answer is None:
+            return []
+        if "refused" in answer:
+            raise (UsageError if answer["kind"] == "usage" else RunError)(answer["refused"])
+        self._total = answer["total"]
+        return [Cell(**cell) for cell in answer["cells"]]
 
     def _endpoint(self, arm: Arm) -> Endpoint:
         ca = Path(arm.ca) if arm.ca else None
@@ -116,12 +150,15 @@ class Driver:
         arm = arm_from(answer["arm"])
         self._controls[arm.name].close()  # its connections led to an earlier life of the server
         self._controls[arm.name] = Control(arm)
+        if answer["simulated"]:
+            self._outputs.spare()
         try:
             request_s = self._meet(arm, salted=answer["salted"], warm=WARM_UP)
         except UsageError as error:
             raise (UsageError if self._running is None else RunError)(str(error)) from error
         if self._running is None:  # the same for every start
             self._settle_stagger([request_s])
+            self._settle_asking(arm.name, simulated=answer["simulated"])
         self._running = (cell.arm, cell.block)
 
     def _meet(self, arm: Arm, *, salted: bool, warm: int = 0) -> float:
@@ -132,6 +169,7 @@ class Driver:
         self._targets[arm.name] = Target(name=arm.name, endpoint=endpoint, model=arm.model, count=found.count,
                                          salted=salted)  # fmt: skip
         self._tell({"event": "probe", "arm": arm.name} | asdict(found))
+        self._outputs.collect(self._controls[arm.name], arm, salted=salted)
         return found.token_s * generation.max_tokens
 
     def _settle_stagger(self, requests_s: Sequence[float]) -> None:
@@ -139,32 +177,45 @@ class Driver:
         if requests_s:
             self._stagger_s = min(STAGGER_S[1], max(STAGGER_S[0], *requests_s))
 
+    def _settle_asking(self, name: str, *, simulated: bool) -> None:
+        """Settle which requests of the plan ask for token counts, by what that costs on this arm where it matters."""
+        setting, way = self._job.experiment.servers.token_counts, self._targets[name].count
+        level = self._job.top
+        asking = unmeasured(setting, way, simulated=simulated) if self._job.asking is None else again(self._job.asking)
+        if asking is None:
+            self._tell({"event": "asking_start", "arm": name, "level": level})
+            price = measure_price(self._drive_short, self._job.experiment, name, level, way, lambda: self._stopped)
+            asking = settled(price, arm=name, level=level, way=way)
+        self._asking = asking
+        self._tell({"event": "asking"} | as_event(asking))
+
+    def _drive_short(self, cell: Cell, way: str, experiment: Experiment,
+                     keep: Callable[[Request], None]) -> CellRecord:  # fmt: skip
+        """Run a cell that is not of the plan, without scrapes, in which all requests ask in one way."""
+        gc.collect()
+        limit_s = experiment.limits.idle_s
+        waited_s = wait_until_idle(self._controls[cell.arm], self._clock, limit_s)
+        target = replace(self._targets[cell.arm], count=way)
+        return self._drive(cell, target, None, experiment, keep, 0, limit_s if waited_s is None else waited_s)
+
+    @property
+    def _stopped(self) -> bool:
+        return bool(self.switches.stop or self.switches.cut)
+
     def _calibrate(self, arm: Arm) -> None:
-        users = min(CALIBRATION_USERS, max(cell.users for cell in self._job.cells))
+        users = calibration_users(self._job.top)
         target = Target(name=arm.name, endpoint=self._endpoint(arm), model=arm.model, salted=False)
         writer = RequestWriter(self._job.folder / "calibration.arrows")
-        window = Window(
-            min_s=CALIBRATION_S,
-            max_s=CALIBRATION_S,
-            min_requests=1,
-            warmup_requests=0.5,
-            warmup_max_s=CALIBRATION_WARMUP_S,
-        )
         self._tell({"event": "calibration_start", "users": users})
-        experiment = override(self._job.experiment, "generation", max_tokens=CALIBRATION_TOKENS)
-        experiment = override(override(experiment, "load", think_time=0.0), "window", **asdict(window))
         cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
-        record = self._drive(cell, target, None, experiment, writer.add, 0, 0.0)
+        record = self._drive(cell, target, None, calibration_experiment(self._job.experiment), writer.add, 0, 0.0)
         writer.close()
-        self._tell({"event": "calibration_end", "users": users, "state": record.state, "reason": record.reason,
-                    "lateness_p99_s": record.lateness_p99_s,
-                    "client_cpu_ratio": record.client_cpu_ratio, "hub_lag_p99_s": record.hub_lag_p99_s,
-                    "coalesced_ratio": record.coalesced_ratio, "window_open_s": record.window_open_s,
-                    "window_close_s": record.window_close_s, "scheduling": ask_for_priority()})  # fmt: skip
+        self._tell(calibration_event(users, record))
 
-    def _run_cell(self, order: int, cell: Cell) -> None:
+    def _run_cell(self, cell: Cell) -> None:
+        order = cell.cell  # its place in the plan
         self._tell({"event": "cell_start", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
-                    "index": order, "total": len(self._job.cells)})  # fmt: skip
+                    "index": order, "total": self._total})  # fmt: skip
         control = self._controls[cell.arm]
         gc.collect()  # between cells, since it is off within them
         limit_s = self._job.experiment.limits.idle_s
@@ -176,8 +227,12 @@ class Driver:
                 started_s=self._clock.now_s(), idle_wait_s=limit_s,
             )  # fmt: skip
         else:
-            record = self._drive(cell, self._targets[cell.arm], control, self._job.experiment,
-                                 self._requests.add, order, waited_s)  # fmt: skip
+            target = replace(self._targets[cell.arm], asked_ratio=self._asking.ratio if self._asking else 1.0)
+            experiment = self._job.experiment
+            if cell.block < self._job.coarse_blocks:
+                experiment = coarse(experiment)
+            record = self._drive(cell, target, control, experiment, self._keep, order,
+                                 waited_s)  # fmt: skip
         self._requests.flush()
         self._cells.write(record)
         self._tell({"event": "cell_end", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
@@ -190,7 +245,7 @@ class Driver:
         run: CellRun | None = None
 
         def keep_request(request: Request) -> None:
-            keep(request)
+            self._writing(keep, request)
             if run is not None:
                 run.keep(request)
 
@@ -201,7 +256,10 @@ class Driver:
         )  # fmt: skip
         run = CellRun(context=context, user_class=self._user_class, control=control, switches=self.switches,
                       keep_scrape=self._scrapes.write, tell=self._tell)  # fmt: skip
-        return run.run(order, waited_s)
+        record = run.run(order, waited_s)
+        if self.switches.unwritten is not None:
+            raise self.switches.unwritten
+        return record
 
 
 def main(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections import Counter
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,13 +13,16 @@ import gevent
 from gevent import socket
 
 from loadtest import __version__
-from loadtest.drive.failure import Failure
+from loadtest.drive.alarms import Alarms
+from loadtest.drive.failure import Failure, printable
 from loadtest.errors import UsageError
 from loadtest.record import Outcome
 from loadtest.servers.address import read_address
 from loadtest.servers.headers import refuse_unsendable
 from loadtest.servers.hiding import carried, without
 from loadtest.settings import Limits
+
+MODELS_KEPT = 8  # two are one too many
 
 SocketAddress = tuple[int, tuple[Any, ...]]  # address family, and what connect() takes
 
@@ -47,6 +51,9 @@ class Endpoint:
         self.tls = _tls_context(verify, ca) if self.scheme == "https" else None
         self._head = _header_lines(self.authority, headers or {})
         self._secrets = carried(headers or {})
+        self.alarms = Alarms()
+        self.models: set[str] = set()  # that the server said it answered with, up to MODELS_KEPT
+        self.oddities: Counter[str] = Counter()  # of answers, by name: what was unusual and yet no failure
         self._heads: dict[str, bytes] = {}
         self._addresses: list[SocketAddress] = []
 
@@ -55,7 +62,7 @@ class Endpoint:
 
     def without_secrets(self, text: str) -> str:
         """Return a text, such as a server's own words, with the values of the headers hidden."""
-        return without(self._secrets, text)
+        return without(self._secrets, text) if text and self._secrets else text
 
     def request(self, path: str, body: bytes) -> bytes:
         """Return the bytes of a POST of `body` to `path`, below the URL's own path; a `/v1` is not doubled."""
@@ -68,6 +75,18 @@ class Endpoint:
                 base = base.removesuffix("/v1")
             head = self._heads[path] = f"POST {base}{path} HTTP/1.1\r\n".encode() + self._head
         return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
+
+    def note_answer(self, model: str | None, oddities: tuple[str, ...]) -> None:
+        """Keep what an answer said of its model, and count what was odd about it."""
+        if model is not None and model not in self.models and len(self.models) < MODELS_KEPT:
+            self.models.add(self.without_secrets(printable(model, 120)))
+        for oddity in oddities:
+            self.oddities[oddity] += 1
+
+    def forget_answers(self) -> None:
+        """Begin anew with what `note_answer` keeps."""
+        self.models.clear()
+        self.oddities.clear()
 
     def addresses(self, timeout_s: float) -> list[SocketAddress]:
         """Return the host's addresses, the one that last worked first. Raises Failure when it has none."""

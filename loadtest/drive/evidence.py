@@ -1,10 +1,14 @@
-"""The client proves itself: how late its timers fire, how much of a core it uses, what a server says meanwhile."""
+"""The client proves itself: how late its timers fire, how much of a core it uses, what a server says meanwhile.
+
+What a cell keeps for it grows by a number or two per request and beat, whatever the length of the answers.
+"""
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
-from itertools import pairwise
+import time
+from array import array
+from collections.abc import Callable, Sequence
 
 import gevent
 
@@ -23,7 +27,7 @@ def cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def quantile(values: list[float], share: float) -> float | None:
+def quantile(values: Sequence[float], share: float) -> float | None:
     """Return the nearest-rank quantile of values, None for none."""
     if not values:
         return None
@@ -31,51 +35,96 @@ def quantile(values: list[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
+def suspended_s() -> float | None:
+    """Return the seconds that this machine has slept since it started; None where the system does not say."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 class Evidence:
     """Collects, over one window, what tells an overloaded client from a slow server."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         """Start empty; `open` and `close` mark the window."""
-        self._lag_s: list[float] = []
-        self._in_flight: list[tuple[float, int]] = []
+        self._clock = clock
+        self._lag_s = array("d")
+        self._area = 0.0  # of requests in flight over time
+        self._in_flight, self._since_s = 0, 0.0
         self._cpu_s = 0.0
         self._open_s = 0.0
+        self._steps = 0
+        self._slept_s: float | None = None
         self.cpu_ratio: float | None = None
         self.in_flight_mean: float | None = None
+        self.suspended_s: float | None = None  # the machine slept this long within the window
+        self.clock_steps: int | None = None  # times that the wall clock was seen to be set within the window
         self._is_open = False
 
     def open(self, now_s: float, in_flight: int) -> None:
         """The window opens."""
         self._is_open, self._open_s, self._cpu_s = True, now_s, cpu_s()
-        self._in_flight = [(now_s, in_flight)]
+        self._in_flight, self._since_s = in_flight, now_s
+        self._steps, self._slept_s = self._clock.steps, suspended_s()
 
     def tick(self, now_s: float, late_s: float, in_flight: int) -> None:
         """Take one beat of the cell's timer: how late it came, and what is in flight."""
         if self._is_open:
             self._lag_s.append(late_s)
-            self._in_flight.append((now_s, in_flight))
+            self._count(now_s)
+            self._in_flight = in_flight
+
+    def _count(self, now_s: float) -> None:
+        self._area += self._in_flight * (now_s - self._since_s)
+        self._since_s = now_s
 
     def close(self, now_s: float) -> None:
         """The window closes."""
         self._is_open = False
         length = now_s - self._open_s
+        self._count(now_s)
         self.cpu_ratio = (cpu_s() - self._cpu_s) / length
-        rows = [*self._in_flight, (now_s, 0)]
-        area = sum(n * (after - before) for (before, n), (after, _) in pairwise(rows))
-        self.in_flight_mean = area / length
+        self.in_flight_mean = self._area / length
+        self.clock_steps = self._clock.steps - self._steps
+        slept_s = suspended_s()
+        if slept_s is not None and self._slept_s is not None:
+            self.suspended_s = max(0.0, slept_s - self._slept_s)
 
     @property
     def hub_lag_p99_s(self) -> float | None:
         """99th percentile of the lateness of the cell's timer."""
         return quantile(self._lag_s, 0.99)
 
+    @property
+    def hub_lag_max_s(self) -> float | None:
+        """Largest lateness of the cell's timer: how long the client stood still."""
+        return max(self._lag_s, default=None)
 
-def stream_evidence(requests: list[Request]) -> tuple[float | None, float | None]:
-    """Return (share of chunks that shared a read, p99 over requests of the largest processing lag in seconds)."""
-    chunks = sum(len(request.chunk_s) for request in requests)
-    coalesced = sum(request.coalesced for request in requests)
-    lags = [request.lag_max_s for request in requests if request.chunk_s]
-    return (coalesced / chunks if chunks else None), quantile(lags, 0.99)
+
+class Streams:
+    """Collects what the streams of the requests due in one window tell of the client; keeps no request."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._chunks = self._coalesced = 0
+        self._lags_s = array("d")
+
+    def add(self, request: Request) -> None:
+        """Take in a finished request."""
+        if request.chunk_s:
+            self._chunks += len(request.chunk_s)
+            self._coalesced += request.coalesced
+            self._lags_s.append(request.lag_max_s)
+
+    @property
+    def coalesced_ratio(self) -> float | None:
+        """Share of the chunks that shared a read with an earlier one."""
+        return self._coalesced / self._chunks if self._chunks else None
+
+    @property
+    def lag_p99_s(self) -> float | None:
+        """99th percentile over requests of their largest (time of processing − stamp)."""
+        return quantile(self._lags_s, 0.99)
 
 
 def scrape(control: Control, clock: Clock, cell: int, moment: str) -> Scrape:

@@ -1,7 +1,7 @@
 """One request and its answer on one connection, from the first byte sent to the end of the stream.
 
 Everything here runs in callbacks of the hub, without a switch of greenlets per read; the user's greenlet wakes once, at
-the end. Deadlines cost one timer per request, which is armed again only when it fires too early.
+the end. A connection has one alarm for deadlines, which outlives its requests: it is set anew only when it rings early.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gevent.event import Event
-from gevent.hub import get_hub
+from gevent.hub import Waiter
 
 from loadtest.drive.clock import Clock
 from loadtest.drive.connection import Connection
@@ -23,12 +22,19 @@ from loadtest.record import Outcome, Request
 from loadtest.settings import Limits
 
 BODY_LIMIT = 64 * 1024  # bytes of an answer that is no event stream
+STREAM_LIMIT = 256 * 2**20  # bytes of an event stream
 TAIL_S = 0.01  # how long the end of the body may follow [DONE]; later, the connection is given up
 _DRAIN_READS = 256  # reads made before a deadline is judged: 16 MiB, more than a receive buffer holds
 
 
 class Exchange:
     """Runs one request over a connection and fills its record; `lost` tells that not one byte of an answer came."""
+
+    __slots__ = (
+        "_answered", "_clock", "_connection", "_deltas", "_headed", "_kernel_reads", "_lag_ns", "_left", "_limits",
+        "_on_first", "_origin_ns", "_over", "_record", "_reply", "_sent_s", "_settled", "_splitter", "_text",
+        "_total_until_s", "_user_reads", "_waiter", "crash", "lost",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Exchange:
         self._splitter = EventSplitter()
         self._deltas = Deltas(record)
         self._text: bytearray | None = None  # the body, where it is no event stream
+        self._left = STREAM_LIMIT  # bytes that may still come
         self._answered = False  # a byte has come
         self._headed = False  # the head has come
         self._kernel_reads = 0
@@ -55,26 +62,27 @@ class Exchange:
         self._lag_ns = 0
         self._sent_s = 0.0
         self._total_until_s = 0.0
-        self._tail_until_s = 0.0  # above 0: the request is settled, the end of the body is still to come
-        self._timer: Any = None
-        self._over = Event()
+        self._waiter: Any = None  # the user's greenlet, once it waits
+        self._over = False
         self._settled = False
         self.crash: Exception | None = None
         self.lost = False
 
     def run(self, request: bytes) -> None:
         """Send the request and wait until the exchange is over; the record then holds the outcome."""
-        record = self._record
-        self._connection.reader.start(self._on_readable)
+        record, connection = self._record, self._connection
+        connection.reader.start(self._on_readable)
         try:
             self._sent_s = self._clock.now_s()
             if not record.sent_s >= 0:  # else this is the second attempt, and the first one counts
                 record.sent_s = self._sent_s
             self._guarded(self._send, request)
             self._total_until_s = record.sent_s + self._limits.total_s
-            if not self._settled:
-                self._arm_for(self._deadline()[0])
-            self._over.wait()
+            if not self._over:
+                connection.on_alarm = self._check_deadlines
+                self._arm(self._sent_s + self._limits.first_token_s)
+                self._waiter = Waiter()
+                self._waiter.get()
         finally:
             self._release()
             self._reply.close()
@@ -89,6 +97,17 @@ class Exchange:
     def reusable(self) -> bool:
         """Whether the connection can carry another request."""
         return self._reply.complete and self._reply.keep_alive and self._connection.all_sent
+
+    @property
+    def model(self) -> str | None:
+        """The model that the server says it answered with."""
+        return self._deltas.model
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        """What was unusual about a stream without making it fail: `no_done`, `not_utf8`."""
+        no_done = self._record.outcome == Outcome.OK and not self._deltas.done
+        return ("no_done",) * no_done + ("not_utf8",) * self._deltas.mended
 
     # ---- sending
 
@@ -143,7 +162,7 @@ class Exchange:
     def _drain(self) -> None:
         """Read what has already arrived."""
         for _ in range(_DRAIN_READS):
-            if self._over.is_set():
+            if self._over:
                 return
             try:
                 self._read()
@@ -193,11 +212,14 @@ class Exchange:
         before = len(chunks)
         try:
             for piece in pieces:
+                self._left -= len(piece)
                 for name, data in feed(piece):
                     deltas.take(name, data, at_s)
                     if deltas.done:  # what follows is not read
                         self._take_done(at_s)
                         return
+            if self._left < 0:
+                raise Failure(Outcome.PROTOCOL_ERROR, f"the stream is larger than {STREAM_LIMIT // 2**20} MiB")
         finally:
             pieces.clear()
             came = len(chunks) - before
@@ -217,17 +239,21 @@ class Exchange:
 
     def _take_done(self, at_s: float) -> None:
         self._settle(self._deltas.verdict(), at_s)
-        self._tail_until_s = self._clock.now_s() + TAIL_S
-        self._arm(self._tail_until_s)
+        self._connection.alarms.after(TAIL_S, self._end_tail)
+
+    def _end_tail(self) -> None:
+        """The end of the body has not followed [DONE]: nobody waits for it any longer."""
+        if not self._over:
+            self._guarded(self._drain)
+            self._release()
 
     # ---- ends
 
     def _whole(self, at_s: float) -> None:
         """The body ended: where its framing says, with the connection where it says nothing, or at the limit."""
-        if self._text is not None:
-            self._settle(refusal(self._reply, self._text), at_s)
-        else:
-            self._settle(self._deltas.verdict(), at_s)
+        if not self._settled:
+            wrong = self._deltas.verdict() if self._text is None else refusal(self._reply, self._text)
+            self._settle(wrong, at_s)
         self._release()
 
     def _closed(self) -> None:
@@ -275,54 +301,49 @@ class Exchange:
                 record.error += f" ({so_far})" if ":" in failure.text else f" {so_far}"
 
     def _release(self) -> None:
-        """Let go of the connection and wake the user's greenlet."""
-        self._connection.reader.stop()
-        self._connection.writer.stop()
-        self._disarm()
-        self._over.set()
+        """Let go of the connection and wake the user's greenlet, once what else has arrived is read."""
+        if self._over:
+            return
+        self._over = True
+        connection = self._connection
+        connection.reader.stop()
+        connection.writer.stop()
+        connection.on_alarm = None
+        if self._waiter is not None:
+            connection.loop.run_callback(self._waiter.switch, None)
 
     # ---- deadlines
 
-    def _arm(self, at_s: float) -> None:
-        self._disarm()
-        self._timer = get_hub().loop.timer(max(at_s - self._clock.now_s(), 0.0))
-        self._timer.start(self._guarded, self._check_deadlines, update=True)
-
-    def _arm_for(self, deadline_s: float) -> None:
-        """Arm for the next deadline, but never for later than a stall after a token that comes from now on."""
-        self._arm(min(deadline_s, self._clock.now_s() + self._limits.stall_s))
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-            self._timer = None
+    def _arm(self, deadline_s: float) -> None:
+        """See to an alarm by the next deadline, and by a stall after a token that comes from now on."""
+        now_s = self._clock.now_s()
+        until_s = min(deadline_s, self._total_until_s, now_s + self._limits.stall_s)
+        self._connection.alarm_within(until_s - now_s)
 
     def _check_deadlines(self) -> None:
-        self._drain()  # a busy client may be late: what lies in the socket arrived in time
-        if self._over.is_set():
+        self._guarded(self._drain)  # a busy client may be late: what lies in the socket arrived in time
+        if self._over:
             return
-        deadline_s, failure = self._deadline()
+        deadline_s = self._deadline_s()
         now_s = self._clock.now_s()
         if now_s < deadline_s:
-            self._arm_for(deadline_s)
+            self._arm(deadline_s)
         elif self._text is not None:
-            self._whole(now_s)
+            self._guarded(self._whole, now_s)
         else:
-            self._finish(failure)
+            self._finish(self._missed(deadline_s))
 
-    def _deadline(self) -> tuple[float, Failure]:
-        """Return the next deadline and what it means to miss it. Only events with tokens move it, comments do not."""
-        limits, chunks = self._limits, self._record.chunk_s
-        if chunks:
-            next_s = chunks[-1] + limits.stall_s
-            failure = Failure(Outcome.STALLED, f"no token came for {limits.stall_s:g} s")
-        else:
-            next_s = self._sent_s + limits.first_token_s
-            failure = Failure(Outcome.TIMEOUT, f"no token came within {limits.first_token_s:g} s")
-        if self._tail_until_s:
-            next_s = self._tail_until_s  # already settled: the failure is not written
-        if next_s <= self._total_until_s:
-            return next_s, failure
-        text = f"the request was not finished within {limits.total_s:g} s"
-        return self._total_until_s, Failure(Outcome.TIMEOUT, text)
+    def _deadline_s(self) -> float:
+        """Return the next deadline. Only events with tokens move it, comments do not."""
+        chunks = self._record.chunk_s
+        next_s = chunks[-1] + self._limits.stall_s if chunks else self._sent_s + self._limits.first_token_s
+        return min(next_s, self._total_until_s)
+
+    def _missed(self, deadline_s: float) -> Failure:
+        """Return what it means that a deadline went by."""
+        limits = self._limits
+        if deadline_s == self._total_until_s:
+            return Failure(Outcome.TIMEOUT, f"the request was not finished within {limits.total_s:g} s")
+        if self._record.chunk_s:
+            return Failure(Outcome.STALLED, f"no token came for {limits.stall_s:g} s")
+        return Failure(Outcome.TIMEOUT, f"no token came within {limits.first_token_s:g} s")

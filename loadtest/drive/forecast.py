@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loadtest.drive.asking import PAIRS, short_cells
+from loadtest.drive.budget import START_UP_S, plan_s, words
 from loadtest.drive.plan import Cell, cell_duration_s
-from loadtest.drive.prepare import Prepared
+from loadtest.drive.prepare import REQUEST_S, SIMULATED_REQUEST_S, Prepared, terms_of
+from loadtest.drive.slo_check import BOUND_NEEDS, objective_words
+from loadtest.drive.stages import RESERVED_LEVELS
 from loadtest.settings import Experiment
 
-REQUEST_S, SIMULATED_REQUEST_S = 1.0, 0.5  # how long a request is taken to last before anything was sent
-START_UP_S = 60.0  # how long a start of a real server is taken to last, its stop and first requests included
-
-# Least requests for a two-sided 95 % upper bound of a percentile (binomial order statistics): below it none exists.
-BOUND_NEEDS = {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
-
-
-def duration_words(seconds: float) -> str:
-    """Return a duration in words, such as "3 min" or "2 h 40 min"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+NO_INTERVAL = "One block gives no interval: speed-ups are shown and nothing can be claimed."
 
 
 def _count(number: int, noun: str) -> str:
@@ -35,9 +27,9 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
     window, blocks, levels = experiment.window, experiment.plan.blocks, experiment.load.levels
     shortest, longest = cell_duration_s(window, request_s)
     starting_s = starts * START_UP_S
-    span = duration_words(shortest * len(cells) + starting_s)
+    span = words(shortest * len(cells) + starting_s)
     if window.max_s > window.min_s:
-        span += f" to {duration_words(longest * len(cells) + starting_s)}"
+        span += f" to {words(longest * len(cells) + starting_s)}"
     arms = len({cell.arm for cell in cells})
     ladder = ", ".join(f"{level:g}" for level in levels)
     shape = f"{_count(arms, 'arm')} × {_count(len(levels), 'level')} ({ladder} users) × {_count(blocks, 'block')}"
@@ -51,7 +43,7 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
         sentences.append(f"Requests: at least {pooled} per arm and level, unless the longest window cuts them:"
                          f" percentiles with a bound up to {reached[-1] if reached else 'none'}.")  # fmt: skip
     if blocks == 1:
-        sentences.append("One block gives no interval: speed-ups are shown and nothing can be claimed.")
+        sentences.append(NO_INTERVAL)
     elif arms == 1:
         sentences.append(f"Intervals: {blocks} blocks per level.")
     else:
@@ -69,11 +61,56 @@ def announcement(prepared: Prepared, cells: Sequence[Cell]) -> list[str]:
     request_s = SIMULATED_REQUEST_S if prepared.world else REQUEST_S
     choice = prepared.choice
     starts = len(choice.starts) * (prepared.experiment.plan.blocks if choice.restarts else 1)
-    sentences = forecast(prepared.experiment, cells, request_s, starts)
+    if prepared.course.staged:
+        sentences = _stages(prepared, cells, request_s)
+    else:
+        sentences = forecast(prepared.experiment, cells, request_s, starts)
     if choice.restarts:
         order = _order(cells)
         sentences.insert(1, f"One server at a time: {_count(len(order), 'start')}, {' '.join(order)}.")
-    return [prepared.found, *sentences]
+    sentences += objective_words(prepared.experiment)
+    return [prepared.found, *sentences, *_price_words(prepared, cells, request_s), *_budget_words(prepared)]
+
+
+def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list[str]:
+    """Announce a coarse ladder and the blocks at the levels that it chooses."""
+    experiment, blocks = prepared.experiment, prepared.experiment.plan.blocks
+    ladder = experiment.load.levels
+    each = "one pair of starts" if prepared.choice.restarts else _count(prepared.course.coarse_blocks, "block")
+    climbs = f"{each} at {', '.join(f'{x:g}' for x in ladder)} users"
+    ends = "it is settled against speculation, tokens per second stop growing, or errors or preemption begin"
+    sentences = [
+        f"First stage: at most {_count(len(cells), 'cell')}, {climbs}; it chooses the levels and is not judged.",
+        f"It ends early once {ends}.",
+        f"Second stage: {_count(blocks, 'block')} at 2 to 5 levels: the lowest, and around where it stops paying.",
+        f"Time: about {words(plan_s(experiment, terms_of(prepared)))}, if a request takes about {request_s:g} s.",
+    ]
+    if blocks == 1:
+        return [*sentences, NO_INTERVAL]
+    pairs = f"{blocks} paired ratios per level, about {(blocks - 1) * RESERVED_LEVELS} degrees of freedom"
+    return [*sentences, f"In reach: up to what load it pays, and its break-even, each with an interval ({pairs})."]
+
+
+def _budget_words(prepared: Prepared) -> list[str]:
+    if prepared.budget_s is None:
+        return []
+    budget = f"Budget: {words(prepared.budget_s)}, start-up, checks and waiting included."
+    begun = "A block is begun only if it will end in time; what has ended by then is judged."
+    return [f"{budget} {prepared.fitted} {begun}"]
+
+
+def _price_words(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list[str]:
+    """Announce the cells that take the price of asking for token counts, where they may be run."""
+    setting = prepared.experiment.servers.token_counts
+    if setting in ("all", "sample") or (setting == "auto" and prepared.world):
+        return []
+    level = max(cell.level for cell in cells)
+    _, longest = cell_duration_s(short_cells(prepared.experiment, level).window, request_s)
+    sentence = (
+        f"Before them {2 * PAIRS} short cells at {level:g} users take what asking for token counts costs: at most"
+        f" {words(2 * PAIRS * longest)} (simulated servers: none; --set servers.token_counts=all: none)."
+    )
+    return [sentence]
 
 
 def _order(cells: Sequence[Cell]) -> list[str]:

@@ -41,6 +41,8 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "reason": "",
         "started": started.astimezone(UTC).isoformat(timespec="milliseconds"),
         "command": options.command,
+        "options": _options(prepared),
+        "sittings": [],
         "servers_found": prepared.found,
         "scenario": {
             "name": options.scenario.stem,
@@ -50,11 +52,12 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
             "prompts_sha256": sha256_of(options.prompts) if options.prompts else None,
         },
         "experiment": as_document(prepared.experiment),
-        "plan_sha256": hashlib.sha256(plan.encode()).hexdigest(),
         "arms": [],
         "baseline": choice.arms[0].name,
         "candidate": candidate,
+        "plan_sha256": hashlib.sha256(plan.encode()).hexdigest(),
         "aa": choice.aa,
+        "aa_run": prepared.aa_run,
         "starts": prepared.experiment.plan.blocks if choice.restarts else 1,
         "servers_file": _servers_file(file) if file else None,
         "comparability": [],
@@ -63,10 +66,38 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "smoke": options.smoke,
         "measure_only": options.measure_only,
         "calibration": None,
-        "notes": [ISOLATED] if file and file.comparison == "isolated" else [],
-        "clock": {"origin_monotonic_ns": origin_ns},
+        "asking": None,
+        "notes": [*_unverified(choice.arms), *([ISOLATED] if file and file.comparison == "isolated" else [])],
+        "clock": {"origin_monotonic_ns": origin_ns, "boot": boot_id()},
         "host": _host(),
     }
+
+
+def _unverified(arms: Iterable[Arm]) -> list[str]:
+    """Return a note on every server whose TLS certificate is not looked at, since a key goes to whoever answers."""
+    return [f"The TLS certificate of {arm.name} ({arm.url}) was not verified (insecure = true): who answered is open."
+            for arm in arms if arm.insecure and arm.url.startswith("https:")]  # fmt: skip
+
+
+def _options(prepared: Prepared) -> dict[str, Any]:
+    """Return what names the same arms again, when the run is gone on with."""
+    options = prepared.options
+    servers: dict[str, Any] = {"world": prepared.world} if prepared.world else dict(prepared.urls)
+    if options.servers is not None:
+        servers = {"servers": str(options.servers), "baseline": options.baseline, "speculative": options.speculative}
+    return servers | {
+        "scenario": str(options.scenario), "prompts": str(options.prompts) if options.prompts else None,
+        "arms": options.arms, "measure_only": options.measure_only, "waive": list(options.waive),
+        "assignments": [word for word in options.assignments if word.strip().startswith("servers.")],
+    }  # fmt: skip
+
+
+def boot_id() -> str | None:
+    """Return what tells one boot of this machine from another: its monotonic clock starts anew with each."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
 
 
 def complete_header(header: dict[str, Any], arms: Iterable[Arm], identities: Mapping[str, Identity],

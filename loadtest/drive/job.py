@@ -24,9 +24,17 @@ class Job:
     cells: tuple[Cell, ...]
     prompts: str | None
     salted: dict[str, bool]  # arm → whether its server takes a cache_salt
+    simulated: dict[str, bool]  # arm → whether its server is a simulated one
     run_id: str
     origin_ns: int  # CLOCK_MONOTONIC at the run's start
     calibration: Arm | None  # the null server that proves the client; None: not calibrated
+    top: float = 1.0  # highest level that the plan may come to
+    coarse_blocks: int = 0  # first blocks, of a first stage with windows of its own
+    open: bool = False  # the driver asks for further cells when these have ended
+    sitting: int = 1  # how often the run was begun or taken up again
+    total: int = 0  # cells of the whole plan, as far as it can be told
+    asking: dict[str, Any] | None = None  # which requests ask for token counts, where it was settled before
+    outputs: int = 0  # prompts by which the arms' answers are compared before the first cell
     restarts: bool = False  # the driver asks for each start of an arm, since only one runs at a time
 
     def write(self, path: Path) -> None:
@@ -34,8 +42,12 @@ class Job:
         data: dict[str, Any] = {
             "folder": str(self.folder), "scenario": str(self.scenario), "experiment": as_document(self.experiment),
             "arms": [asdict(arm) for arm in self.arms], "cells": [asdict(cell) for cell in self.cells],
-            "prompts": self.prompts, "salted": self.salted, "run_id": self.run_id, "origin_ns": self.origin_ns,
+            "prompts": self.prompts, "salted": self.salted, "simulated": self.simulated,
+            "run_id": self.run_id, "origin_ns": self.origin_ns, "top": self.top, "open": self.open,
+            "coarse_blocks": self.coarse_blocks,
+            "sitting": self.sitting, "total": self.total, "asking": self.asking,
             "calibration": asdict(self.calibration) if self.calibration else None, "restarts": self.restarts,
+            "outputs": self.outputs,
         }  # fmt: skip
         path.write_text(json.dumps(data), encoding="utf-8")
 
@@ -46,6 +58,10 @@ def read_job(path: Path) -> Job:
     return Job(
         folder=Path(data["folder"]), scenario=Path(data["scenario"]), experiment=from_document(data["experiment"]),
         arms=tuple(arm_from(arm) for arm in data["arms"]), cells=tuple(Cell(**cell) for cell in data["cells"]),
-        prompts=data["prompts"], salted=data["salted"], run_id=data["run_id"], origin_ns=data["origin_ns"],
+        prompts=data["prompts"], salted=data["salted"], simulated=data["simulated"],
+        run_id=data["run_id"], origin_ns=data["origin_ns"], top=data["top"], open=data["open"],
+        coarse_blocks=data["coarse_blocks"],
+        sitting=data["sitting"], total=data["total"], asking=data["asking"],
         calibration=arm_from(data["calibration"]) if data["calibration"] else None, restarts=data["restarts"],
+        outputs=data["outputs"],
     )  # fmt: skip

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ STOP_S = 30.0  # a driver that was asked to stop drains this long at most
 class DriverProcess:
     """The driver as a child in its own session, so that Ctrl-C in a terminal reaches the parent alone."""
 
-    def __init__(self, job: Job) -> None:
-        """Write the job file and start the driver."""
+    def __init__(self, job: Job, held: Collection[int] = ()) -> None:
+        """Write the job file and start the driver; it holds open the descriptors `held` as long as it lives."""
         path = job.folder / "job.json"
         job.write(path)
         self._log = job.folder / "driver.log"
@@ -36,6 +36,7 @@ class DriverProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "loadtest.drive.driver", str(path)], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=errors, start_new_session=True, cwd=Path.cwd(),
+                pass_fds=tuple(held),
             )  # fmt: skip
         self._asked = 0
         self._read = b""
@@ -95,10 +96,17 @@ class DriverProcess:
         if self._asked > 1:
             self._signal(signal.SIGKILL)
             return
+        self._end_soon()
+
+    def _end_soon(self) -> None:
         self._signal(signal.SIGTERM)
         timer = threading.Timer(STOP_S, self._signal, [signal.SIGKILL])
         timer.daemon = True
         timer.start()
+
+    def give_up(self) -> None:
+        """End a run that is not worth going on: nothing more is issued, what is measured stays."""
+        self._end_soon()
 
     @property
     def asked_to_stop(self) -> bool:

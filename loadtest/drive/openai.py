@@ -25,9 +25,14 @@ def chat_body(
     max_tokens: int,
     cache_salt: str | None = None,
     count: str = "continuous",
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: str = "none",
 ) -> bytes:
     """Return the body of a streamed chat request. `max_tokens` stands in place of the generation's own limit."""
-    body = _body(model, {"messages": list(messages)}, generation, max_tokens, cache_salt, count)
+    asked: dict[str, Any] = {"messages": list(messages)}
+    if tools:
+        asked |= {"tools": list(tools), "tool_choice": tool_choice}
+    body = _body(model, asked, generation, max_tokens, cache_salt, count)
     if generation.template:
         body["chat_template_kwargs"] = generation.template
     return orjson.dumps(body)

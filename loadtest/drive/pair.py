@@ -55,7 +55,17 @@ def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def refuse_another(name: str, start: int, first: Identity, now: Identity) -> None:
-    """Raise NotComparable when a later start of an arm is not the server that its first start was.
+    """Raise NotComparable when a later start of an arm is not the server that its first start was."""
+    lines = differences(first, now)
+    if lines:
+        raise NotComparable(
+            f"Start {start} of {name} is not the server that start 1 was:\n{lines}\n"
+            "Something it reads (a file, an environment variable, a model) changed during the run."
+        )
+
+
+def differences(first: Identity, now: Identity) -> str:
+    """Return a line for each item in which a server is not what it was; empty when it is the same.
 
     What a server chooses by itself (blocks of its cache, captured graphs) may vary from start to start.
     """
@@ -64,12 +74,7 @@ def refuse_another(name: str, start: int, first: Identity, now: Identity) -> Non
     rows = [row for row in compare(first, now) if row["kind"] in ("violation", "expected")]
     if first.speculates == now.speculates:
         rows = [row for row in rows if row["item"] != SPECULATION]
-    if rows:
-        lines = "\n".join(f"  {row['item']}: {row['baseline']} at first, now {row['candidate']}" for row in rows)
-        raise NotComparable(
-            f"Start {start} of {name} is not the server that start 1 was:\n{lines}\n"
-            "Something it reads (a file, an environment variable, a model) changed during the run."
-        )
+    return "\n".join(f"  {row['item']}: {row['baseline']} at first, now {row['candidate']}" for row in rows)
 
 
 def _speculation(row: dict[str, Any], arms: Sequence[Arm], *, aa: bool) -> dict[str, Any]:

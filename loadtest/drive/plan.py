@@ -34,13 +34,19 @@ def make_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
     alternates from block to block and is balanced over the levels of a block, so that drift cancels.
     """
     cells: list[Cell] = []
-    levels = list(experiment.load.levels)
-    first = {level: position % 2 for position, level in enumerate(_shuffled(levels, experiment.plan.seed, "first"))}
     for block in range(experiment.plan.blocks):
-        for level in _shuffled(levels, experiment.plan.seed, block):
-            turned = (first[level] + block) % 2 == 1
-            for arm in reversed(arms) if turned else arms:
-                cells.append(Cell(cell=len(cells), block=block, level=level, arm=arm))
+        cells += block_cells(experiment.load.levels, experiment.plan.seed, block, arms, len(cells))
+    return cells
+
+
+def block_cells(levels: Sequence[float], seed: int, block: int, arms: Sequence[str], number: int) -> list[Cell]:
+    """Return the cells of one block of `make_plan`, the first of which has this number."""
+    cells: list[Cell] = []
+    first = {level: position % 2 for position, level in enumerate(_shuffled(levels, seed, "first"))}
+    for level in _shuffled(levels, seed, block):
+        turned = (first[level] + block) % 2 == 1
+        for arm in reversed(arms) if turned else arms:
+            cells.append(Cell(cell=number + len(cells), block=block, level=level, arm=arm))
     return cells
 
 
@@ -52,16 +58,24 @@ def make_start_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
     so that neither a steady drift nor a bending one favours an arm.
     """
     cells: list[Cell] = []
-    levels = list(experiment.load.levels)
     for block in range(experiment.plan.blocks):
-        ladder = _shuffled(levels, experiment.plan.seed, block)
-        turned = block.bit_count() % 2 == 1
-        for arm in reversed(arms) if turned else arms:
-            cells += [Cell(cell=len(cells) + i, block=block, level=level, arm=arm) for i, level in enumerate(ladder)]
+        cells += start_cells(experiment.load.levels, experiment.plan.seed, block, arms, len(cells))
     return cells
 
 
-def _shuffled(levels: list[float], seed: int, purpose: object) -> list[float]:
+def start_cells(levels: Sequence[float], seed: int, block: int, arms: Sequence[str], number: int) -> list[Cell]:
+    """Return the cells of one block of `make_start_plan`, the first of which has this number."""
+    cells: list[Cell] = []
+    ladder = _shuffled(levels, seed, block)
+    turned = block.bit_count() % 2 == 1
+    for arm in reversed(arms) if turned else arms:
+        cells += [
+            Cell(cell=number + len(cells) + i, block=block, level=level, arm=arm) for i, level in enumerate(ladder)
+        ]
+    return cells
+
+
+def _shuffled(levels: Sequence[float], seed: int, purpose: object) -> list[float]:
     shuffled = list(levels)
     rng("order", seed, purpose).shuffle(shuffled)
     return shuffled

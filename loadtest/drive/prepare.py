@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from loadtest.drive.budget import Terms, fit, parse_budget
 from loadtest.drive.choice import (
     LEAST_PAIRS,
     Choice,
@@ -17,9 +18,12 @@ from loadtest.drive.choice import (
     refuse_one_place,
     with_options,
 )
+from loadtest.drive.noise_run import read_noise_run
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
+from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
+from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
-from loadtest.experiment import load_experiment, override, with_assignments
+from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
 from loadtest.servers.address import clean_url
 from loadtest.servers.control import Arm, answers
 from loadtest.servers.file import ServersFile, read_servers
@@ -30,6 +34,7 @@ BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
 SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
 COMPOSE_URLS = {"baseline": "http://127.0.0.1:8010", "speculative": "http://127.0.0.1:8011"}  # docker-compose.yml
 SMOKE_WINDOW_S = 10.0
+REQUEST_S, SIMULATED_REQUEST_S = 1.0, 0.5  # how long a request is taken to last before anything was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +51,15 @@ class Options:
     levels: str | None = None
     window: str | None = None
     blocks: int | None = None
+    budget: str | None = None
     assignments: tuple[str, ...] = ()
     simulated: bool = False
     world: str | None = None
+    slo: Path | None = None
     smoke: bool = False
     measure_only: bool = False
     waive: tuple[str, ...] = ()
+    aa: Path | None = None
     out: Path = Path("reports")
     command: str = ""
 
@@ -66,22 +74,81 @@ class Prepared:
     found: str  # where the servers came from, in a sentence
     choice: Choice
     file: ServersFile | None = None
+    urls: Mapping[str, str] = field(default_factory=dict)  # of the servers that were named, chosen or not
+    budget_s: float | None = None
+    fitted: str = ""  # what was left out to fit the budget, in a sentence
+    aa_run: dict[str, Any] | None = None  # the noise of an A/A run that claims are held against
     options: Options = field(repr=False)
 
+    @property
+    def course(self) -> Course:
+        """How the cells come about."""
+        return Course(experiment=self.experiment, arms=tuple(arm.name for arm in self.arms),
+                      restarts=self.choice.restarts, by_block=self.budget_s is not None)  # fmt: skip
+
     def cells(self) -> list[Cell]:
-        """Return the plan: arms interleaved level by level, or start by start where only one can run at a time."""
+        """Return the plan: arms interleaved level by level, or start by start where only one can run at a time.
+
+        Where a first stage chooses the levels: that stage, if it climbs to the highest level.
+        """
+        if self.course.staged:
+            return self.course.climb()
         names = [arm.name for arm in self.arms]
         return make_start_plan(self.experiment, names) if self.choice.restarts else make_plan(self.experiment, names)
 
 
 def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Prepared:
     """Check the options, the scenario's settings and the choice of servers. Raises UsageError."""
+    prepared = _prepare(options, environment)
+    if not (options.smoke or options.measure_only):  # these judge nothing
+        named = prepared.world is None or options.simulated or options.world is not None
+        refuse_silent_simulation(prepared.experiment, named=named)
+        refuse_unjudgeable(prepared.experiment, compared=len(prepared.arms) == 2 and not prepared.choice.aa)
+    experiment = override(prepared.experiment, "plan", stages=_stages(prepared))
+    aa_run = read_noise_run(options.aa, experiment) if options.aa is not None else None
+    prepared = replace(prepared, experiment=experiment, aa_run=aa_run)
+    if options.budget is None:
+        return prepared
+    budget_s = parse_budget(options.budget)
+    if options.smoke:
+        raise UsageError("--smoke has a length of its own; leave out --budget.")
+    fitted = fit(experiment, budget_s, terms_of(prepared))
+    return replace(prepared, experiment=fitted.experiment, budget_s=budget_s, fitted=fitted.said)
+
+
+def terms_of(prepared: Prepared) -> Terms:
+    """Return what the duration of a run depends on besides its experiment."""
+    choice, setting = prepared.choice, prepared.experiment.servers.token_counts
+    return Terms(
+        arms=len(prepared.arms), request_s=SIMULATED_REQUEST_S if prepared.world else REQUEST_S,
+        restarts=choice.restarts, starts=0 if choice.restarts else len(choice.starts),
+        priced=setting == "measure" or (setting == "auto" and not prepared.world),
+    )  # fmt: skip
+
+
+def _stages(prepared: Prepared) -> str:
+    """Return in how many stages it is measured: a ladder that was given is kept, and one level chooses nothing."""
+    options, experiment, choice = prepared.options, prepared.experiment, prepared.choice
+    compares = len(choice.arms) == 2 and not choice.aa and not options.smoke and len(experiment.load.levels) > 2
+    given = options.levels is not None or any(_setting(a) == "load.levels" for a in options.assignments)
+    given = given or bool(experiment.slo.rules or experiment.traffic.loads)  # they name the loads to be measured
+    asked = experiment.plan.stages == "two" or (experiment.plan.stages == "auto" and not prepared.world and not given)
+    return "two" if asked and compares else "one"
+
+
+def _setting(assignment: str) -> str:
+    return assignment.partition("=")[0].strip()
+
+
+def _prepare(options: Options, environment: Mapping[str, str]) -> Prepared:
     _refuse_empty({"--baseline": options.baseline, "--speculative": options.speculative, "--server": options.server,
                    "--world": options.world})  # fmt: skip
     _check_scenario(options.scenario)
     if options.prompts is not None and not options.prompts.is_file():
         raise UsageError(f"--prompts {options.prompts} is not a file.")
     experiment = load_experiment(options.scenario)
+    if options.slo is not None:
+        experiment = with_slo_file(experiment, options.slo)
     if options.servers is not None:
         return _prepare_file(options, experiment, options.servers, environment)
     urls, found = _choose(options, experiment, environment)
@@ -94,7 +161,7 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
     choice = choose({name: _arm(name, url, experiment) for name, url in urls.items()}, options.arms)
     refuse_one_place(choice)
     return Prepared(experiment=experiment, arms=choice.arms, world=world, found=_found(found, choice), choice=choice,
-                    options=options)  # fmt: skip
+                    urls=urls if world is None else {}, options=options)  # fmt: skip
 
 
 def _arm(name: str, url: str, experiment: Experiment) -> Arm:
@@ -217,6 +284,8 @@ def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Exp
         experiment = override(experiment, "load", levels=tuple(sorted({ladder[0], ladder[-1]})))
         experiment = override(experiment, "window", min_s=SMOKE_WINDOW_S, max_s=SMOKE_WINDOW_S, min_requests=1)
         experiment = override(experiment, "plan", blocks=1)
+        if experiment.servers.token_counts == "auto":  # its price would take longer than the run
+            experiment = override(experiment, "servers", token_counts="all")
     if options.levels is not None:
         experiment = override(experiment, "load", levels=_parsed("--levels", options.levels, _level_list))
     if options.window is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from loadtest.drive.deltas import error_message
+from loadtest.drive.documents import error_message
 from loadtest.drive.failure import Failure, printable
 from loadtest.drive.wire import Reply
 from loadtest.record import Outcome
@@ -45,5 +45,6 @@ def _where_to(reply: Reply) -> str:
 
 
 def _when_again(reply: Reply) -> str:
-    wait = reply.headers.get(b"retry-after")
-    return "" if wait is None else f", Retry-After {printable(wait.decode('latin-1'), 60)}"
+    """Quote when the server wants to be asked again; nobody waits for it, since users wait by their own rules."""
+    told = ((name, reply.headers.get(name.lower().encode())) for name in ("Retry-After", "Retry-After-Ms"))
+    return "".join(f", {name} {printable(value.decode('latin-1'), 60)}" for name, value in told if value is not None)

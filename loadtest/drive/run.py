@@ -5,24 +5,32 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.header import complete_header, make_header
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadtest.drive.budget import level_s
+from loadtest.drive.early_end import Looks
+from loadtest.drive.header import boot_id, complete_header, make_header
 from loadtest.drive.job import Job
 from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
+from loadtest.drive.outputs import wanted_in_run
 from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
-from loadtest.drive.plan import plan_lines
-from loadtest.drive.prepare import Prepared
+from loadtest.drive.planning import Planning
+from loadtest.drive.prepare import Prepared, terms_of
+from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
+from loadtest.drive.room import make_room
 from loadtest.drive.truth import agreement, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
-from loadtest.record import finish_requests, read_requests, write_json
+from loadtest.record import GIVEN_UP, finish_requests, read_requests, request_streams, write_json
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed
@@ -33,16 +41,18 @@ NULL = "null"  # the world, and the arm, of the server that calibrates the clien
 FREE_BYTES = 100 * 2**20
 
 
-def measure(prepared: Prepared, tell: Tell) -> Path:
+def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
     """Run the whole plan and return the run's folder, whatever state it ended in (run.json says which).
 
     Raises UsageError, NotComparable or Interrupted when nothing was measured.
     """
+    make_room(int(max(prepared.experiment.load.levels)))
     started, origin_ns = datetime.now(UTC), time.perf_counter_ns()
     folder = _make_folder(prepared.options.out, started, prepared.options.scenario.stem)
     try:
         with ExitStack() as stack:
-            return _Run(prepared, tell, folder, stack).measure(started, origin_ns)
+            held = stack.enter_context(holding(folder))
+            return _Run(prepared, tell, folder, stack, held, looks=looks).measure(started, origin_ns)
     except OSError as error:
         raise unwritable(folder, error) from error
     except LoadtestError as error:
@@ -55,6 +65,23 @@ def measure(prepared: Prepared, tell: Tell) -> Path:
     except Exception:  # our own mistake; it leaves no empty folder behind
         _remove_if_empty(folder)
         raise
+
+
+def go_on(resumed: Resumed, tell: Tell) -> Path:
+    """Measure what is missing of a run, or its further blocks, and return its folder.
+
+    Raises UsageError when its servers are others now, or when another process measures it.
+    """
+    folder, prepared = resumed.folder, resumed.prepared
+    make_room(int(max(prepared.experiment.load.levels)))
+    try:
+        with ExitStack() as stack:
+            held = stack.enter_context(holding(folder))
+            return _Run(prepared, tell, folder, stack, held, resumed).measure(datetime.now(UTC), resumed.origin_ns())
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    except KeyboardInterrupt:
+        raise Interrupted(f"Stopped. What was measured is in {folder}: loadtest report {folder}") from None
 
 
 def _make_folder(out: Path, started: datetime, name: str) -> Path:
@@ -97,12 +124,22 @@ def _remove_if_empty(folder: Path, keep: Path | None = None) -> bool:
 class _Run:
     """One run under way: the servers, what is known of them, and the header on disk."""
 
-    def __init__(self, prepared: Prepared, tell: Tell, folder: Path, stack: ExitStack) -> None:
-        """Start the servers that stay up for the whole run; `stack` ends everything that is started."""
+    def __init__(self, prepared: Prepared, tell: Tell, folder: Path, stack: ExitStack, held: int,
+                 resumed: Resumed | None = None, looks: Looks | None = None) -> None:  # fmt: skip
+        """Start the servers that stay up for the whole run; `stack` ends everything that is started.
+
+        `held` is the descriptor that holds the folder; `resumed` is the run that is gone on with.
+        """
         self._prepared, self._tell, self._folder, self._stack = prepared, tell, folder, stack
+        self._held, self._resumed, self._began_s = held, resumed, time.perf_counter()
+        self._looks = looks
+        if resumed:
+            set_truth_aside(resumed)
         self._processes: dict[str, ServerProcess] = {}
         self._arms = {arm.name: arm for arm in prepared.arms}
         self._identities: dict[str, Identity] = {}
+        if resumed and prepared.choice.restarts:  # what a start is held against
+            self._identities = recorded_identities(resumed.header)
         self._comparability: list[dict[str, Any]] = []
         self._header: dict[str, Any] = {}
         self._managed = Managed(prepared.choice.starts, folder, tell)
@@ -130,35 +167,67 @@ class _Run:
         restarts = prepared.choice.restarts
         for arm in () if restarts else tuple(self._arms.values()):
             self._meet(*introduce(arm))
-        cells = prepared.cells()
-        plan = plan_lines(cells)
-        (folder / "plan.jsonl").write_text(plan, encoding="utf-8")
-        self._header = make_header(prepared, plan, started, origin_ns)
-        self._write_header()
+        planning = self._planning = self._begin(started, origin_ns)
+        course, sitting = planning.course, len(self._header["sittings"])
+        cells = self._resumed.missing if self._resumed else planning.planned
         self._tell({"event": "ready", "folder": str(folder), "cells": len(cells), "comparability": self._comparability})
         null = self._processes[NULL].announced
         job = Job(
             folder=folder.resolve(), scenario=prepared.options.scenario.resolve(), experiment=prepared.experiment,
-            arms=tuple(self._arms.values()), cells=tuple(cells),
+            arms=tuple(self._arms.values()), cells=tuple(cells), open=course.opened, sitting=sitting,
+            coarse_blocks=course.coarse_blocks,
+            top=max(prepared.experiment.load.levels), total=course.expected(planning.planned),
+            asking=self._header.get("asking") if self._resumed else None,
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
+            outputs=wanted_in_run(prepared, self._identities),
             salted={name: takes_salt(identity) for name, identity in self._identities.items()},
             simulated={name: bool(identity.simulated_world) for name, identity in self._identities.items()},
-            run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}", origin_ns=origin_ns, restarts=restarts,
+            run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}-{sitting}",
+            origin_ns=origin_ns, restarts=restarts,
             calibration=Arm(name=NULL, role="null", url=f"http://127.0.0.1:{null['port']}", model=null["model"]),
         )  # fmt: skip
-        driver = DriverProcess(job)
+        self._looks = None if course.opened else self._looks  # a run that grows has looks of its own
+        if self._looks is not None:
+            self._looks.plan(cells)
+        driver = DriverProcess(job, [self._held])
         self._stack.callback(driver.close)
-        turns = Turns(prepared, self._managed, self._meet, self._part) if restarts else None
+        turns = Turns(prepared, self._managed, self._meet, self._part, self._identities) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
         hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
         if driver.asked_to_stop:
             last = last | {"state": "interrupted", "reason": "stopped by the user"}
+        elif self._looks is not None and self._looks.reason:
+            last = last | {"state": GIVEN_UP, "reason": self._looks.reason}
         elif last["state"] == "aborted":
             last = last | {"reason": last["reason"] + self._managed.obituary()}
         return self._conclude(last, turns.failure if turns else None, origin_ns)
 
+    def _begin(self, started: datetime, origin_ns: int) -> Planning:
+        """Write the header and what is planned so far."""
+        prepared, resumed, budget_s = self._prepared, self._resumed, self._prepared.budget_s
+        if resumed:
+            clear_away(resumed)
+            self._header, course = resumed.header, resumed.course
+            self._header["clock"] = {"origin_monotonic_ns": origin_ns, "boot": boot_id()}
+            if not self._header.get("look"):
+                self._header |= {"status": "running", "reason": ""}
+        else:
+            self._header, course = make_header(prepared, "", started, origin_ns), prepared.course
+        self._header["sittings"].append(
+            {"started": started.isoformat(timespec="milliseconds"), "state": "running", "budget_s": budget_s}
+        )
+        planning = Planning(self._folder, course, self._header, self._write_header, resumed.planned if resumed else ())
+        if budget_s is not None:
+            request_s = terms_of(prepared).request_s
+            cell_s = level_s(prepared.experiment.window, prepared.experiment.load.levels[0], request_s)
+            planning.limit(budget_s, self._began_s, cell_s)
+        planning.append([] if resumed else course.first())
+        return planning
+
     def _meet(self, arm: Arm, identity: Identity) -> None:
         """Note what an arm is. Raises NotComparable once both are known and differ in more than speculation."""
+        if self._resumed and not self._header:
+            refuse_others(self._resumed, arm.name, identity)
         self._arms[arm.name], self._identities[arm.name] = arm, identity
         if identity.simulated_world:
             self._late_steps.open(arm)
@@ -183,12 +252,20 @@ class _Run:
     def _listener(self, driver: DriverProcess, turns: Turns | None, origin_ns: int) -> Tell:
         def listen(event: dict[str, Any]) -> None:
             if event["event"] == "arm_needed" and turns is not None:
+                asked_s = time.perf_counter()
                 driver.answer(turns.take(event["arm"], event["start"]))
+                self._planning.start_took(time.perf_counter() - asked_s)
+                return
+            if event["event"] == "cells_needed":
+                driver.answer(self._planning.answer())
                 return
             if event["event"] == "note":
                 self._header["notes"].append(event["text"])
+            if event["event"] == "prompts":
+                self._header["prompts"] = {name: value for name, value in event.items() if name != "event"}
             if event["event"] == "asking":
                 self._header["asking"] = {name: value for name, value in event.items() if name != "event"}
+                self._write_header()
             if event["event"] == "calibration_end":
                 truth = self._folder / f"truth-{NULL}.jsonl"
                 self._header["calibration"] = calibration_result(self._folder, event, truth, origin_ns)
@@ -197,6 +274,9 @@ class _Run:
                 self._write_header()
                 self._processes.pop(NULL).stop()
             self._tell(event)
+            if event["event"] == "cell_end" and self._looks and self._looks.ended(self._folder, event):
+                self._header["notes"].append(f"Ended early: {self._looks.reason}.")
+                driver.give_up()
 
         return listen
 
@@ -215,16 +295,31 @@ class _Run:
             raise NotComparable(said) if isinstance(failure, NotComparable) else UsageError(said)
         return self._folder
 
+    def _late_ratios(self, before: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Return the larger of each arm's share of late steps now and before; without a cell now, that before."""
+        resumed = self._resumed
+        if resumed and all(cell.cell in resumed.whole for cell in self._planning.planned):
+            return dict(before)
+        return {
+            arm: max((x for x in (ratio, before.get(arm)) if x is not None), default=None)
+            for arm, ratio in self._late_steps.ratios().items()
+        }
+
     def _finish(self, last: dict[str, Any], origin_ns: int) -> None:
         """Complete run.json and turn the stream of requests into its final form."""
         header, folder = self._header, self._folder
-        header["status"], header["reason"] = last["state"], last.get("reason", "")
         header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        header["sittings"][-1] |= {"state": last["state"], "ended": header["ended"]}
+        if not header.get("look"):  # a run that was judged once stays so until its next look
+            header["status"], header["reason"] = last["state"], last.get("reason", "")
+        self._planning.conclude(last["state"])
         self._part()
         if header["simulated"]:
-            header["simulated"]["late_ratio"] = self._late_steps.ratios()
+            header["simulated"]["late_ratio"] = self._late_ratios(header["simulated"]["late_ratio"])
         if self._prepared.world:
             requests = read_requests(folder)
+            if self._resumed:
+                requests = requests.filter(pc.invert(_of_cells(requests, self._resumed.whole)))
             truth: dict[str, Any] = {}
             for arm in self._arms.values():
                 own = requests.filter([value == arm.name for value in requests.column("arm").to_pylist()])
@@ -237,8 +332,12 @@ class _Run:
 
 
 def _has_requests(folder: Path) -> bool:
-    files = (folder / "requests.parquet", folder / "requests.arrows")
-    return any(path.exists() for path in files) and read_requests(folder).num_rows > 0
+    there = (folder / "requests.parquet").exists() or any(request_streams(folder))
+    return there and read_requests(folder).num_rows > 0
+
+
+def _of_cells(requests: pa.Table, cells: Collection[int]) -> pa.ChunkedArray:
+    return pc.is_in(requests.column("cell"), pa.array(sorted(cells), pa.int32()))
 
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -60,12 +60,16 @@ class Managed:
 class Turns:
     """Gives each arm its turn on a shared machine, whenever the driver asks for it."""
 
-    def __init__(self, prepared: Prepared, managed: Managed, meet: Meet, part: Callable[[], None]) -> None:
-        """`meet` is told each arm that was started, and may refuse to go on by raising; `part` comes before its end."""
+    def __init__(self, prepared: Prepared, managed: Managed, meet: Meet, part: Callable[[], None],
+                 first: Mapping[str, Identity] | None = None) -> None:  # fmt: skip
+        """`meet` is told each arm that was started, and may refuse to go on by raising; `part` comes before its end.
+
+        `first` is what the arms were when the run was begun, where it is gone on with.
+        """
         self._arms = {arm.name: arm for arm in prepared.arms}
-        self._total = prepared.experiment.plan.blocks
+        self._total = prepared.course.coarse_blocks + prepared.course.wanted
         self._managed, self._meet, self._part = managed, meet, part
-        self._first: dict[str, Identity] = {}
+        self._first = dict(first or {})
         self.failure: LoadtestError | None = None
 
     def take(self, name: str, start: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import gevent
@@ -15,7 +15,7 @@ from loadtest.drive.context import PAUSE_AFTER_FAILURE_S, CellContext, check_sou
 from loadtest.drive.openai import body_hash, chat_body, completion_body
 from loadtest.drive.standalone import context_of
 from loadtest.record import Outcome, Request
-from loadtest.workload.sessions import Session, SessionKey
+from loadtest.workload.sessions import Session, SessionKey, SessionSource, requests_of
 
 Message = Mapping[str, Any]
 MAX_IDLE_TASKS = 1000
@@ -52,6 +52,7 @@ class LLMUser(User):
         self._client = self.cell.new_client()
         self._ready_s = self._start_s
         self._think_s = 0.0
+        self._tool_s = 0.0
         self._pause_s = 0.0  # least pause before the next request, after a failure
         self._round = 0
         self._draws = 0
@@ -104,9 +105,9 @@ class LLMUser(User):
         self._draws += 1
         return self.cell.session_key(self.number, self._round).rng(f"{purpose}-{self._draws}")
 
-    def next_session(self) -> Session:
-        """Draw this user's next dialogue from `--prompts`, or else from the class's `source`."""
-        source = self.cell.source or check_source(self.source)
+    def next_session(self, source: SessionSource | None = None) -> Session:
+        """Draw this user's next dialogue from `--prompts`, or else from `source`, or else from the class's own."""
+        source = self.cell.source or source or check_source(self.source)
         key = self.cell.session_key(self.number, self._round)
         self._round += 1
         self._turn = 0
@@ -117,37 +118,60 @@ class LLMUser(User):
         """Pause before the next request: it falls due this much later (times load.think_time)."""
         self._think_s += max(0.0, seconds) * self.cell.experiment.load.think_time
 
-    def chat(self, messages: Iterable[Message], *, category: str = "", max_tokens: int | None = None) -> Request:
+    def wait_for_tool(self, seconds: float) -> None:
+        """Let a tool work before the next request: it falls due this much later, whatever load.think_time is.
+
+        Without people's pauses a tool still takes its time; its users are then more than the requests in flight.
+        """
+        self._tool_s += max(0.0, seconds)
+
+    def hold(self, session: Session, *, category: str = "", max_tokens: int | None = None,
+             tools: Sequence[Message] = ()) -> None:  # fmt: skip
+        """Hold a dialogue to its end, with its pauses and scripted answers; `category` replaces that of its turns."""
+        for turn, messages in requests_of(session):
+            (self.wait_for_tool if turn.from_tool else self.think)(turn.think_s)
+            self.chat(messages, category=category or turn.category, max_tokens=max_tokens, tools=tools)
+
+    def chat(self, messages: Iterable[Message], *, category: str = "", max_tokens: int | None = None,
+             tools: Sequence[Message] = (), tool_choice: str = "none") -> Request:  # fmt: skip
         """Send a chat request when it falls due, read its stream to the end, and return what was measured.
 
+        `max_tokens` can only lower [generation] max_tokens. `tools` are described to the model; with the choice "none"
+        no server needs a parser for their calls, which a scripted history does not wait for.
         Never raises for what the server or the network does: the request's outcome says it.
         """
         cell = self.cell
         generation = cell.experiment.generation
-        body = chat_body(cell.target.model, list(messages), generation, max_tokens or generation.max_tokens, cell.salt,
-                         cell.target.count)  # fmt: skip
-        return self._send("/v1/chat/completions", body, category)
+        asked = cell.asks(self.session_key, self._turn)
+        body = chat_body(cell.target.model, list(messages), generation, self._limit(max_tokens), cell.salt, asked,
+                         tools, tool_choice)  # fmt: skip
+        return self._send("/v1/chat/completions", body, category, asked)
 
     def complete(self, prompt: str, *, category: str = "", max_tokens: int | None = None) -> Request:
         """Send a completion request; otherwise like `chat`."""
         cell = self.cell
         generation = cell.experiment.generation
-        body = completion_body(cell.target.model, prompt, generation, max_tokens or generation.max_tokens, cell.salt,
-                               cell.target.count)  # fmt: skip
-        return self._send("/v1/completions", body, category)
+        asked = cell.asks(self.session_key, self._turn)
+        body = completion_body(cell.target.model, prompt, generation, self._limit(max_tokens), cell.salt, asked)
+        return self._send("/v1/completions", body, category, asked)
 
-    def _send(self, path: str, body: bytes, category: str) -> Request:
+    def _limit(self, max_tokens: int | None) -> int:
+        most = self.cell.experiment.generation.max_tokens
+        return most if max_tokens is None else min(max_tokens, most)
+
+    def _send(self, path: str, body: bytes, category: str, asked: str) -> Request:
         cell = self.cell
-        due_s = self._ready_s + max(self._think_s, self._pause_s)
-        self._think_s = self._pause_s = 0.0
+        due_s = self._ready_s + max(self._think_s + self._tool_s, self._pause_s)
+        self._think_s = self._tool_s = self._pause_s = 0.0
         self._idle_tasks = 0
+        digest = body_hash(body)  # before the wait: what is done after it makes the request late
         self._sleep_until(due_s)
         if not cell.accepting:
             raise StopUser
         request = Request(
             cell=cell.cell.cell, arm=cell.target.name, level=cell.cell.level, block=cell.cell.block,
             user=self.number, session=self.session_key.number, turn=self._turn, category=str(category),
-            body_hash=body_hash(body), due_s=due_s,
+            body_hash=digest, due_s=due_s, asked=asked,
         )  # fmt: skip
         self._turn += 1
         cell.due(request)

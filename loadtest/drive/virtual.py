@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from loadtest.drive.asking import NOBODY, Asking, as_event, is_sampled, unmeasured
+from loadtest.drive.figures import cell_figures
 from loadtest.drive.phases import Phase, Phases
-from loadtest.drive.plan import Cell, make_plan
+from loadtest.drive.plan import Cell, cell_duration_s
+from loadtest.drive.stages import Course, Time
 from loadtest.experiment import as_document
 from loadtest.record import REQUEST_SCHEMA, CellRecord, Scrape
 from loadtest.settings import Experiment
@@ -48,17 +51,25 @@ Shape = tuple[TurnShape, ...]
 
 
 class ShapePool:
-    """Shapes of a source's own sessions, made once and drawn from by session key, with luck of their own each time."""
+    """Shapes of a source's own sessions, made once: each cell takes a stretch of them, with luck of its own.
+
+    A stretch keeps the order in which the source gives its sessions, and so their mix.
+    """
 
     def __init__(self, source: SessionSource, size: int = 2000, seed: int = 0) -> None:
         """Take `size` sessions of the source."""
         keys = (SessionKey(seed=seed, level=0, block=0, number=number) for number in range(size))
         self._shapes = [_shape(source, key) for key in keys]
+        self._cell: tuple[int, float, int] | None = None  # whose stretch begins at `_first`
+        self._first = 0
 
     def session(self, key: SessionKey) -> tuple[Shape, int]:
         """Return (shape, salt of the request keys) of a session."""
-        drawn = seed_of("shape", key.seed, key.level, key.block, key.number)
-        return self._shapes[drawn % len(self._shapes)], drawn
+        cell = (key.seed, key.level, key.block)
+        if cell != self._cell:
+            self._cell, self._first = cell, seed_of("stretch", *cell)
+        shape = self._shapes[(self._first + key.number) % len(self._shapes)]
+        return shape, seed_of("shape", *cell, key.number)
 
 
 def _shape(source: SessionSource, key: SessionKey) -> Shape:
@@ -93,14 +104,15 @@ class VirtualRun:
     speculates: dict[str, bool]
     cells: list[CellRecord] = field(default_factory=list)
     scrapes: list[Scrape] = field(default_factory=list)
-    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in REQUEST_SCHEMA.names})
+    rows: list[dict[str, Any]] = field(default_factory=list)  # one per request, by name of the column
 
     def requests(self) -> pa.Table:
         """Return the requests as the table that `record.read_requests` returns."""
-        count = len(self.columns["due_s"])
+        known = self.rows[0] if self.rows else {}
         arrays = []
         for column in REQUEST_SCHEMA:
-            values = self.columns[column.name] or _filled(column.type, count)
+            name = column.name
+            values = [row[name] for row in self.rows] if name in known else _filled(column.type, len(self.rows))
             arrays.append(pa.array(values, type=column.type))
         return pa.Table.from_arrays(arrays, schema=REQUEST_SCHEMA)
 
@@ -114,21 +126,50 @@ def _filled(kind: pa.DataType, count: int) -> Any:
 
 
 def run_virtual(experiment: Experiment, arms: Mapping[str, ArmModel], pool: ShapePool, *, stagger_s: float = 0.5,
-                world: str | None = None) -> VirtualRun:  # fmt: skip
+                world: str | None = None, budget_s: float | None = None, looks: int = 1,
+                restarts: bool = False) -> VirtualRun:  # fmt: skip
     """Run the plan of an experiment on simulated arms, the first of which is the baseline.
 
     The seed of the plan decides order, sessions and luck. `world` marks the run as simulated in its header; None
-    leaves the mark out, for tests of what a judgement says of real servers.
+    leaves the mark out, for tests of what a judgement says of real servers. `budget_s` is of the servers' own seconds,
+    `looks` the look at which the run ends. With `restarts` a block is one start of each arm, each of its own luck.
     """
     names = list(arms)
     run = VirtualRun(_header(experiment, arms, world), {name: arm.declared_k > 0 for name, arm in arms.items()})
-    servers = {name: VirtualServer(model, mix(experiment.plan.seed, i)) for i, (name, model) in enumerate(arms.items())}
-    now_s = 0.0
-    for order, cell in enumerate(make_plan(experiment, names)):
-        server = servers[cell.arm]
-        server.advance(now_s)
-        now_s = _Cell(experiment, cell, server, pool, run, stagger_s).run(order) + GAP_S
+    run.header["starts"] = experiment.plan.blocks if restarts else 1
+    servers: dict[tuple[str, int], VirtualServer] = {}
+    course = Course(experiment=experiment, arms=tuple(names), restarts=restarts,
+                    by_block=budget_s is not None, looks=looks)  # fmt: skip
+    planned: list[Cell] = []
+    coming, now_s = course.first(), 0.0
+    while coming:
+        for cell in coming:
+            start = cell.block if restarts else 0
+            if (cell.arm, start) not in servers:
+                parts = (experiment.plan.seed, names.index(cell.arm), *((start + 1,) if restarts else ()))
+                servers[cell.arm, start] = VirtualServer(arms[cell.arm], mix(*parts), now_s)
+            server = servers[cell.arm, start]
+            server.advance(now_s)
+            now_s = _Cell(course.experiment_of(cell), cell, server, pool, run, stagger_s).run(len(planned)) + GAP_S
+            planned.append(cell)
+        coming = _following(course, run, planned, None if budget_s is None else budget_s - now_s)
     return run
+
+
+def _following(course: Course, run: VirtualRun, planned: Sequence[Cell], left_s: float | None) -> list[Cell]:
+    """Return the cells that come next, as the real driver would be told, and complete the header."""
+    if not course.opened:
+        return []
+    metric, choosing = course.experiment.decision.metric, course.staged and not course.judged(planned)
+    figures = cell_figures(run.cells, run.requests() if choosing else None, run.scrapes, metric)
+    time = None
+    if left_s is not None:
+        time = Time(left_s=left_s, cell_s=cell_duration_s(course.experiment.window, 1.0)[0])
+    following = course.more(planned, figures, time)
+    run.header |= course.looked([*planned, *following.cells])
+    if following.said:
+        run.header["notes"].append(following.said)
+    return list(following.cells)
 
 
 class _Cell:
@@ -140,10 +181,11 @@ class _Cell:
         self._started_s = server.now_s
         self._phases = Phases(experiment.window, cell.users, server.now_s, stagger_s)
         users = range(cell.users)
-        self._plans: list[list[TurnShape]] = [[] for _ in users]
+        self._plans: list[list[TurnShape]] = [[] for _ in users]  # turns to come, the next one last
         self._salts = [0] * cell.users
         self._rounds = [0] * cell.users
         self._turns = [0] * cell.users
+        self._asked_ratio = who_asks(experiment).ratio
         self._sent: dict[Job, tuple[int, float, TurnShape, int, int]] = {}
         self._area = self._since_s = 0.0
         for user in users:
@@ -152,14 +194,16 @@ class _Cell:
         heapq.heapify(self._ready)
 
     def _think_s(self, user: int) -> float:
-        return self._plans[user][0].think_s * self._experiment.load.think_time
+        return self._plans[user][-1].think_s * self._experiment.load.think_time
+
+    def _key(self, number: int) -> SessionKey:
+        cell = self._cell
+        return SessionKey(seed=self._experiment.plan.seed, level=cell.level, block=cell.block, number=number)
 
     def _draw(self, user: int) -> None:
         cell = self._cell
-        number = user + self._rounds[user] * cell.users
-        key = SessionKey(seed=self._experiment.plan.seed, level=cell.level, block=cell.block, number=number)
-        shape, self._salts[user] = self._pool.session(key)
-        self._plans[user] = list(shape)
+        shape, self._salts[user] = self._pool.session(self._key(user + self._rounds[user] * cell.users))
+        self._plans[user] = list(reversed(shape))
         self._turns[user] = 0
 
     def run(self, order: int) -> float:
@@ -200,7 +244,7 @@ class _Cell:
     def _send(self, due_s: float, user: int) -> None:
         if self._phases.phase is Phase.WINDOW:
             self._count()
-        turn = self._plans[user].pop(0)
+        turn = self._plans[user].pop()
         key = mix(turn.key, self._salts[user])
         tokens, finish = answer_length(key, turn.served_category, self._experiment.generation.max_tokens)
         ask = Ask(key=key, prompt_tokens=turn.prompt_tokens, cached_tokens=turn.cached_tokens, output_tokens=tokens,
@@ -226,19 +270,19 @@ class _Cell:
 
     def _row(self, job: Job, user: int, due_s: float, turn: TurnShape, number: int, position: int) -> None:
         times, tokens, good = job.chunk_times_s, job.chunk_tokens, bool(job.chunk_times_s)
+        asks = self._asked_ratio >= 1 or is_sampled(self._key(number), position, self._asked_ratio)
         row = {
             "cell": self._cell.cell, "arm": self._cell.arm, "level": self._cell.level, "block": self._cell.block,
             "user": user, "session": number, "turn": position, "category": turn.category, "due_s": due_s,
-            "body_hash": f"{turn.key:016x}", "sent_s": due_s, "headers_s": times[0] if good else job.finished_s,
+            "body_hash": f"{job.ask.key:016x}", "sent_s": due_s, "headers_s": times[0] if good else job.finished_s,
             "first_visible_s": times[0] if good else math.nan, "end_s": job.finished_s,
             "outcome": "ok" if good else "http_error", "http_status": 200 if good else 500,
             "finish_reason": job.finish if good else "", "prompt_tokens": job.ask.prompt_tokens,
-            "output_tokens": sum(tokens), "cached_tokens": job.cached, "tokens_source": "usage",
-            "stamp_source": "virtual", "coalesced": 0, "chunk_s": times, "chunk_tokens": tokens,
+            "output_tokens": job.ask.output_tokens if good else 0, "cached_tokens": job.cached,
+            "asked": "continuous" if asks else NOBODY, "tokens_source": "usage" if asks else "none",
+            "stamp_source": "virtual", "coalesced": 0, "chunk_s": times, "chunk_tokens": tokens if asks else [],
         }  # fmt: skip
-        columns = self._run.columns
-        for name, value in row.items():
-            columns[name].append(value)
+        self._run.rows.append(row)
 
     def _scrape(self, moment: str) -> None:
         speculates = self._run.speculates[self._cell.arm]
@@ -264,10 +308,18 @@ class _Cell:
                 cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order, state="complete",
                 started_s=self._started_s, window_open_s=opened, window_close_s=closed, drained_s=phases.drained_s,
                 in_flight_mean=self._area / (closed - opened), lateness_p50_s=0.0, lateness_p99_s=0.0,
-                client_cpu_ratio=0.0, hub_lag_p99_s=0.0, coalesced_ratio=0.0, lag_p99_s=0.0, idle_wait_s=0.0,
-                warmup_requests=phases.warmup_requests,
+                client_cpu_ratio=0.0, hub_lag_p99_s=0.0, hub_lag_max_s=0.0, clock_steps=0, coalesced_ratio=0.0,
+                lag_p99_s=0.0, idle_wait_s=0.0, warmup_requests=phases.warmup_requests,
             )
         )  # fmt: skip
+
+
+def who_asks(experiment: Experiment) -> Asking:
+    """Return which requests ask for token counts: asking costs a virtual server nothing, so that it is not measured."""
+    setting = "sample" if experiment.servers.token_counts == "sample" else "all"
+    found = unmeasured(setting, "continuous", simulated=True)
+    assert found is not None
+    return found
 
 
 def _header(experiment: Experiment, arms: Mapping[str, ArmModel], world: str | None) -> dict[str, Any]:
@@ -279,5 +331,5 @@ def _header(experiment: Experiment, arms: Mapping[str, ArmModel], world: str | N
                   "version": "", "identity": {}, "speculative": None} for i, name in enumerate(names)],
         "baseline": names[0], "candidate": names[1] if len(names) > 1 else None, "comparability": [], "waived": [],
         "simulated": {"world": world, "late_ratio": {}} if world else None, "smoke": False, "measure_only": False,
-        "calibration": None, "host": {},
+        "calibration": None, "asking": as_event(who_asks(experiment)), "host": {},
     }  # fmt: skip

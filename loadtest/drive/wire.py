@@ -12,8 +12,9 @@ from loadtest.record import Outcome
 HEAD_LIMIT = 64 * 1024  # bytes of the status line and the headers together
 
 _KEPT_HEADERS = frozenset(
-    (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"location", b"retry-after")
-)
+    (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"location", b"retry-after",
+     b"retry-after-ms")
+)  # fmt: skip
 
 
 class Reply:
@@ -61,7 +62,7 @@ class Reply:
                 broken = Failure(Outcome.PROTOCOL_ERROR, self._complaint(data, error))
         if self._spoilt:
             self.keep_alive = False
-        if self._oversized():
+        if (self._header_bytes > HEAD_LIMIT or not self.ready) and self._oversized():
             return Failure(Outcome.PROTOCOL_ERROR, f"the response headers are larger than {HEAD_LIMIT // 1024} KiB")
         return broken
 

@@ -21,6 +21,7 @@ GROUPS = {
     "experiment": "Experiment: everything sent and asked for",
     "arms": "Servers under test",
     "calibration": "Client: calibration against the built-in null server",
+    "asking": "Client: what asking for token counts costs, and who asks",
     "client": "Client",
     "host": "Client machine",
     "versions": "Versions",

@@ -9,11 +9,14 @@ from typing import Any
 
 from loadtest.analyse.results import Judgement
 from loadtest.report import answer, header, tables, words
+from loadtest.report import gate as gate_report
 from loadtest.report.view import View
 from loadtest.report.writing import write_whole
 
 NAME = "summary.md"
 NOTES = 10
+OBJECTIVES = 60
+LONGEST = 60_000  # characters; GitHub takes 65,536 in a comment
 # Only what could form an element, a link, an image, a table cell, code or emphasis; brackets alone form none.
 _ACTIVE = re.compile(r"[\\`*~|]|(?<=\])[(\[:]")
 
@@ -28,6 +31,8 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     view, decision = View(run=run, judgement=judgement), judgement.decision
     parts = [f"> **{banner.word}.** {banner.text}" for banner in header.banners(view)]
     parts.append(f"## {quiet(decision.headline)}")
+    parts += [f"**{quiet(text)}**" for text in gate_report.second(judgement.gate)]
+    parts += _gate(judgement)
     if decision.recommendation:
         parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
     even = decision.break_even.sentence if decision.break_even else ""
@@ -44,7 +49,29 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
         parts.append("\n".join(shown + ([f"- {more} more in report.html"] if more > 0 else [])))
     where = f"Scenario {quiet(header.scenario(run))}. " if header.scenario(run) else ""
     parts.append(f"{where}Exit code {words.exit_words(header.exit_code(view))}. The page is report.html.")
-    return "\n\n".join(parts) + "\n"
+    return _fitting("\n\n".join(parts) + "\n")
+
+
+def _fitting(text: str) -> str:
+    """Cut a summary that a comment cannot hold, at the end of a line, and say so."""
+    if len(text) <= LONGEST:
+        return text
+    kept = text[: LONGEST - 100].rsplit("\n", 1)[0]
+    return f"{kept}\n\n… cut here; the rest stands in report.html and verdict.json.\n"
+
+
+def _gate(judgement: Judgement) -> list[str]:
+    gate = judgement.gate
+    if gate is None:
+        return []
+    found = gate_report.table(gate)
+    parts = [] if gate.headline == judgement.decision.headline else [f"**{quiet(gate.headline)}**"]
+    if found.rows:
+        lines = [_line(found.columns), _line(["---"] * len(found.columns))]
+        more = len(found.rows) - OBJECTIVES
+        parts.append("\n".join(lines + [_line([quiet(text) for text in row]) for row in found.rows[:OBJECTIVES]]))
+        parts += [f"{more} more objectives stand in verdict.json."] if more > 0 else []
+    return parts + (["\n".join(f"- {quiet(note)}" for note in gate.notes[:NOTES])] if gate.notes else [])
 
 
 def _levels(view: View) -> list[str]:

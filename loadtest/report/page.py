@@ -17,7 +17,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, header, tables, words
+from loadtest.report import answer, header, outputs, tables, words
+from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
 from loadtest.report.figures import Chart
 from loadtest.report.view import VERDICTS, View
@@ -64,6 +65,8 @@ def _answer(view: View) -> dict[str, Any]:
     run, decision = view.run, view.judgement.decision
     return {
         "decision": decision,
+        "gate": view.judgement.gate,
+        "second": gate_report.second(view.judgement.gate),
         "tone": TONES.get(decision.answer, ""),
         "answer_words": words.ANSWERS[decision.answer],
         "banners": header.banners(view),
@@ -84,6 +87,7 @@ def _answer(view: View) -> dict[str, Any]:
 
 def _tables(view: View) -> dict[str, Any]:
     return {
+        "objectives": gate_report.table(view.judgement.gate),
         "levels": tables.levels(view),
         "break_evens": tables.break_evens(view),
         "guards": tables.guards(view),
@@ -92,6 +96,8 @@ def _tables(view: View) -> dict[str, Any]:
         "inter_token_words": [words.METRICS[name] for name in tables.INTER_TOKEN],
         "why": tables.why(view),
         "outcomes": tables.outcomes(view),
+        "outputs": view.judgement.outputs,
+        "outputs_table": outputs.table(view.judgement.outputs),
         **tables.comparability(view),
         "marked": tables.cells(view, marked_only=True),
         "cells": tables.cells(view),

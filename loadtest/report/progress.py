@@ -68,7 +68,9 @@ class Progress:
             "tick": self._on_tick,
             "cell_end": self._on_end,
             "calibration_start": self._on_calibration,
+            "asking_start": self._on_asking,
             "note": self._on_note,
+            "outputs_start": self._on_outputs,
             "server_start": self._on_server_start,
             "server_wait": self._on_server_wait,
             "server_ready": self._on_server_ready,
@@ -79,6 +81,15 @@ class Progress:
 
     def _on_calibration(self, event: Mapping[str, Any]) -> None:
         self._say(f"calibrating the client against the built-in null server, {event.get('users', 0):g} users")
+
+    def _on_asking(self, event: Mapping[str, Any]) -> None:
+        arm, level = words.plain(event.get("arm", ""), 40), float(event.get("level") or 0.0)
+        self._say(f"measuring what asking for token counts costs, on {arm} at {words.level(level)}")
+
+    def _on_outputs(self, event: Mapping[str, Any]) -> None:
+        arm, count = words.plain(event.get("arm", ""), 40), int(event.get("prompts") or 0)
+        times = "twice" if event.get("passes") == 2 else "once"
+        self._say(f"asking {arm} {count} prompts {times}, to compare answers")
 
     def _on_server_start(self, event: Mapping[str, Any]) -> None:
         arm, url = words.plain(event.get("arm", ""), 40), words.plain(event.get("url", ""), 200)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from loadtest.analyse.results import Judgement
 from loadtest.report import answer, header, words
+from loadtest.report import gate as gate_report
 from loadtest.report.view import View
 
 LINES = 8  # of reasons and of notes
@@ -39,6 +40,8 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         for banner in header.banners(view)
     ]
     parts += [Text(""), Text(words.plain(decision.headline), style="bold")]
+    parts += [Text(words.plain(text)) for text in gate_report.second(judgement.gate)]
+    parts += _gate(judgement)
     even = decision.break_even.sentence if decision.break_even else ""
     parts += [Text(words.plain(text)) for text in (even, decision.second) if text]
     if decision.recommendation:
@@ -57,6 +60,20 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
     parts.append(Text(f"Exit code: {words.exit_words(header.exit_code(view))}"))
     return Group(*parts)
+
+
+def _gate(judgement: Judgement) -> Iterator[Text]:
+    """The gate's answer, and every objective on a line of its own."""
+    gate = judgement.gate
+    if gate is None:
+        return
+    if gate.headline != judgement.decision.headline:
+        yield Text(words.plain(gate.headline), style="bold")
+    for line in gate_report.lines(gate):
+        style = {"pass": "green", "fail": "red", "invalid": "red"}.get(line.partition(":")[0], "yellow")
+        yield Text(f"- {words.plain(line, 600)}", style=style)
+    for note in gate.notes:
+        yield Text(f"- note: {words.plain(note, 400)}")
 
 
 def _list(prefix: str, items: tuple[str, ...]) -> Iterator[Text]:

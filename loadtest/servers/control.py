@@ -211,16 +211,21 @@ def resolve_model(control: Control, wanted: str) -> str:
     rows, instead = control.listing()
     listed = [row["id"] for row in rows if isinstance(row.get("id"), str)]
     where = control.arm.where
+    names = control.without_secrets(", ".join(map(repr, listed)))
     if wanted:
         if listed and wanted not in listed:
-            raise UsageError(f"The model {wanted!r} is unknown to {where}; it serves {', '.join(map(repr, listed))}.")
+            raise UsageError(f"The model {wanted!r} is unknown to {where}; it serves {names}.")
         return wanted
     if len(listed) == 1:
-        return str(listed[0])
+        name = str(listed[0])
+        if control.without_secrets(name) != name:  # it goes into every request, record and page
+            raise UsageError(f"{_capital(where)} lists a model whose name repeats the key or header that it was sent;"
+                             " such a name is not used. Name the model with --set servers.model=NAME.")  # fmt: skip
+        return name
     if not listed:
         said = f"answers GET /v1/models {instead}" if instead else "lists no model"
         raise UsageError(f"{_capital(where)} {said}; if it serves one, name it with --set servers.model=NAME.")
-    raise UsageError(f"{_capital(where)} serves {', '.join(map(repr, listed))};"
+    raise UsageError(f"{_capital(where)} serves {names};"
                      " name the one to test with --set servers.model=NAME.")  # fmt: skip
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 _FROM_ENVIRONMENT = re.compile(r"\$\{\w+\}|\{\w+\}")  # a reference says nothing
 CUT = "…"  # ends a text that was cut short
 LEAST = 4  # characters of a secret that is looked for in a text
+LEAST_BASE64 = 8  # of one in base64: shorter ones occur by chance
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def is_secret(name: str) -> bool:
@@ -51,27 +57,58 @@ def _hide(value: Any) -> Any:
 
 
 def carried(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets that headers carry, each also as it looks once its blanks are drawn together."""
+    """Return the secrets that headers carry, in every form in which a server may repeat them."""
     values = [value.removeprefix("Bearer ") for value in headers.values()]
-    return tuple(dict.fromkeys(form for value in values for form in (value, " ".join(value.split()))))
+    return tuple(dict.fromkeys(form for value in values for form in _forms(value)))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it is, its blanks drawn together, escaped as in JSON and in a URL, and in base64."""
+    if not secret:
+        return
+    yield from (secret, " ".join(secret.split()), json.dumps(secret)[1:-1], secret.replace("/", "\\/"))
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    for before in range(3):  # bytes of another text in the group of three that the secret begins in
+        core = _base64_core(secret.encode(), before)
+        if len(core) >= LEAST_BASE64:
+            yield from (core, core.translate(_URL_SAFE))
+
+
+def _base64_core(secret: bytes, before: int) -> str:
+    """Return those characters of the base64 of a longer text that depend on the secret within it alone."""
+    coded = base64.b64encode(b"\0" * before + secret).decode()
+    return coded[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6]
+
+
+@cache
+def _longest_first(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({secret.lower() for secret in secrets if len(secret) >= LEAST}, key=len, reverse=True))
 
 
 def without(secrets: Sequence[str], text: str) -> str:
-    """Return a text with every occurrence of the secrets hidden, also one that is cut short by an ellipsis."""
-    found = sorted((secret for secret in secrets if len(secret) >= LEAST), key=len, reverse=True)
-    for secret in found:
-        text = text.replace(secret, HIDDEN)
+    """Return a text with every occurrence of the secrets hidden, in any case, also one that is cut by an ellipsis."""
+    lowered = text.lower()
+    for secret in _longest_first(tuple(secrets)):
+        if secret in lowered:
+            text = _replaced(secret, HIDDEN, text)
+            lowered = text.lower()
     if CUT in text:
-        for secret in found:
+        for secret in _longest_first(tuple(secrets)):
             for end in range(len(secret) - 1, LEAST - 1, -1):
-                text = text.replace(secret[:end] + CUT, HIDDEN + CUT)
+                if secret[:end] + CUT in lowered:
+                    text = _replaced(secret[:end] + CUT, HIDDEN + CUT, text)
+                    lowered = text.lower()
     return text
+
+
+def _replaced(word: str, by: str, text: str) -> str:
+    return re.sub(re.escape(word), by, text, flags=re.IGNORECASE)
 
 
 def purged(secrets: Sequence[str], value: Any, name: str = "") -> Any:
     """Return what a server told of itself without secrets: ours, and what goes by a secret's name."""
     if isinstance(value, Mapping):
-        return {key: purged(secrets, inner, str(key)) for key, inner in value.items()}
+        return {without(secrets, str(key)): purged(secrets, inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list):
         return [purged(secrets, inner) for inner in value]
     if not isinstance(value, str):

@@ -18,6 +18,7 @@ from loadtest.simulate.draws import gauss, uniform
 from loadtest.simulate.jobs import Ask, Counters, Job, Step
 from loadtest.simulate.ledger import Ledger
 from loadtest.simulate.models import ArmModel
+from loadtest.simulate.pace import Wander
 from loadtest.simulate.timeline import Timeline
 
 BLOCK_TOKENS = 16  # of the prefix cache, as in vLLM on a GPU
@@ -27,16 +28,19 @@ _START, _FAILURE = 0x57A27, 0xFA11  # purposes of draws
 class Engine:
     """One server's scheduler and clock. Equal arms, seeds and submissions give equal histories."""
 
-    def __init__(self, arm: ArmModel, seed: int) -> None:
-        """Start an idle engine at time 0; `seed` decides this start's speed and the luck of its drafts."""
+    def __init__(self, arm: ArmModel, seed: int, born_s: float = 0.0) -> None:
+        """Start an idle engine at `born_s`; `seed` decides this start's speed and the luck of its drafts."""
         self.arm = arm
         self.seed = seed
-        self.clock_s = 0.0  # end of the last step
+        self.born_s = born_s
+        self.clock_s = born_s  # end of the last step
         factor = math.exp(arm.start_sd * gauss(seed, _START)) if arm.start_sd else 1.0
         self._forward_s: list[float] = ((arm.forward_s() + arm.overhead_s) * factor).tolist()
         self._kv_s = arm.per_kv_token_s * factor
         self._draft_s = (arm.draft_floor_s * factor, arm.draft_per_token_s * arm.k * factor, arm.draft_kv_s * factor)
         self._per_decode = arm.k + 1
+        self._costed = arm.costed
+        self._wander = Wander(seed, arm.wander_sd, arm.wander_s) if arm.wander_sd else None
         self._drafter = runs.Drafter(arm.acceptance, seed) if arm.acceptance else None
         self._line = Timeline()
         self._next = 0  # number of the coming step
@@ -117,7 +121,7 @@ class Engine:
         chunks = self._plan(start)
         prefilled = [job for job, tokens in chunks if tokens == job.left]
         batched = self._batched(chunks)
-        end = start + self._cost_s(chunks, batched)
+        end = start + self._cost_s(chunks, start)
         finished = self._commit(chunks, batched, start, end)
         emitted += [(job, 1) for job in prefilled]
         return Step(
@@ -201,24 +205,26 @@ class Engine:
     def _batched(self, chunks: list[tuple[Job, int]]) -> int:
         return self._decoders * self._per_decode + sum(tokens for _, tokens in chunks)
 
-    def _cost_s(self, chunks: list[tuple[Job, int]], batched: int) -> float:
-        """Return the step's seconds: the formula of ArmModel.step_s at this start's speed."""
+    def _cost_s(self, chunks: list[tuple[Job, int]], start: float) -> float:
+        """Return the step's seconds: the formula of ArmModel.step_s at the speed of this start and moment."""
         reads = float(self._line.kv_tokens[self._next - self._line.base]) if self._decoders else 0.0
         drafting = self._decoders
+        costed = self._decoders * self._costed
         for job, tokens in chunks:
             reads += job.ask.prompt_tokens + job.emitted - job.left + tokens
             drafting += tokens == job.left
-        cost = self._forward_s[batched] + self._kv_s * reads
+            costed += tokens
+        cost = self._forward_s[costed] + self._kv_s * reads
         if drafting and self._per_decode > 1:
             floor, slope, kv = self._draft_s
             cost += floor + slope * drafting + kv * reads
-        return cost
+        return cost * self._wander.factor(start - self.born_s)[0] if self._wander else cost
 
     def _mixed(self, start: float, until_s: float) -> list[Job] | None:
         """Run one step with prompts in it, or with requests that must wait; None if it would end after `until_s`."""
         chunks = self._plan(start)
         batched = self._batched(chunks)
-        end = start + self._cost_s(chunks, batched)
+        end = start + self._cost_s(chunks, start)
         return None if end > until_s else self._commit(chunks, batched, start, end)
 
     def _commit(self, chunks: list[tuple[Job, int]], batched: int, start: float, end: float) -> list[Job]:
@@ -243,11 +249,18 @@ class Engine:
         batched = self._decoders * self._per_decode
         reads = line.kv_tokens[at : at + self._steps_to_finish()]
         ends = reads * (self._kv_s + kv)
-        ends += self._forward_s[batched] + floor + slope * self._decoders
+        ends += self._forward_s[self._decoders * self._costed] + floor + slope * self._decoders
+        fresh_s = math.inf  # from when on steps take another time
+        if self._wander:
+            factor, fresh_s = self._wander.factor(start - self.born_s)
+            ends *= factor
+            fresh_s += self.born_s
         ends[0] += start
         np.add.accumulate(ends, out=ends)
         count = len(ends)
-        if ends[-1] > until_s:
+        if ends[-1] >= fresh_s:
+            count = int(ends.searchsorted(fresh_s, side="left")) + 1
+        if ends[count - 1] > until_s:
             count = int(ends.searchsorted(until_s, side="right"))
         if self._pending and count and ends[count - 1] >= self._pending[0][0]:
             count = min(count, int(ends.searchsorted(self._pending[0][0], side="left")) + 1)
@@ -295,7 +308,7 @@ class Engine:
         if job.emitted == job.ask.output_tokens:
             self._end(job, end)
             return True
-        reads = runs.begin(job, self._drafter, self._next, end, len(self._running))
+        reads = runs.begin(job, self._drafter, self._next, end - self.born_s, len(self._running))
         self._line.reserve(job.last_step + 1, self._oldest)
         at = self._next - self._line.base
         self._line.kv_tokens[at : at + len(reads)] += reads

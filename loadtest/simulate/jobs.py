@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,19 @@ class Counters:
     def accepted(self) -> int:
         """Accepted draft tokens, counted before an answer is cut at its end, as vLLM does."""
         return sum(self.accepted_per_slot)
+
+    def copy(self) -> Counters:
+        """Return counters of their own, which do not grow with these."""
+        return Counters(**{name: _copied(getattr(self, name)) for name in _NAMES})
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Total):
+        return Total(value.count, value.sum)
+    return value.copy() if isinstance(value, list | dict) else value
+
+
+_NAMES = tuple(f.name for f in fields(Counters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 
 import numpy as np
@@ -70,7 +69,7 @@ class Ledger:
     def snapshot(self, running: Iterable[Job], next_step: int) -> Counters:
         """Return the counters at the end of the last step."""
         self._count_pool()
-        now = copy.deepcopy(self.done)
+        now = self.done.copy()
         for job in running:
             if job.first_step >= 0:
                 steps = next_step - job.first_step

@@ -49,7 +49,11 @@ class ArmModel:
     max_model_len: int = 16_384
     frontend_s: float = 0.001  # parsing and tokenising before a request reaches the engine
     failure_ratio: float = 0.0  # share of requests answered 500
+    astray_ratio: float = 0.0  # share of prompts whose answer is another one from some token on: a bug
     start_sd: float = 0.0  # standard deviation between starts of the logarithm of every step cost
+    wander_sd: float = 0.0  # the same within a start, where it wanders slowly,
+    wander_s: float = 1.0  # and is correlated over about this time
+    free_drafts: bool = False  # drafts add nothing to a step: for worlds whose whole effect is a factor
     cache_lost_blocks: int = 0  # blocks of a prefix-cache hit that are computed again
 
     def __post_init__(self) -> None:
@@ -57,6 +61,8 @@ class ArmModel:
             raise ValueError("declared_k must equal the length of the survival curve")
         if self.max_seqs * (self.k + 1) > self.max_batched_tokens:
             raise ValueError("max_batched_tokens must hold one step of max_seqs requests")
+        if self.wander_sd < 0 or self.wander_s <= 0:
+            raise ValueError("wander_sd must not be negative, and wander_s must be above 0")
         if not self.max_model_len + self.k + 1 <= min(self.kv_limit_tokens, MAX_CONTEXT):
             raise ValueError(f"max_model_len must fit kv_limit_tokens, and {MAX_CONTEXT}")
 
@@ -64,6 +70,11 @@ class ArmModel:
     def k(self) -> int:
         """Tokens drafted per request and step; 0 where nothing is drafted."""
         return len(self.acceptance.survival) if self.acceptance else 0
+
+    @property
+    def costed(self) -> int:
+        """Tokens that a decoding request adds to the cost of a step: its own, and the drafted ones where they cost."""
+        return 1 if self.free_drafts else self.k + 1
 
     def forward_s(self) -> NDArray[np.float64]:
         """Return the target model's seconds by batched tokens, 0 … max_batched_tokens, without KV and overhead."""

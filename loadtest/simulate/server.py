@@ -81,7 +81,8 @@ class SimulatedServer:
     def _flow(self, call: Call, arrival_s: float, transport: asyncio.Transport | None) -> Flow:
         kind = "chatcmpl" if call.chat else "cmpl"
         response_id = f"{kind}-{mix(self._seed, call.key, next(self._numbers)):016x}"
-        answer = Answer(call, response_id, self._model, int(time.time()), self._fingerprint)
+        created, astray = int(time.time()), self._arm.astray_ratio
+        answer = Answer(call, response_id, self._model, created, self._fingerprint, astray)
         flow = Flow(call, answer, arrival_s, transport)
         cached = self._cache.take(call.salt, call.prompt)
         ask = Ask(key=call.key, prompt_tokens=call.prompt_tokens, cached_tokens=cached,

@@ -13,13 +13,13 @@ from zlib import crc32
 
 import numpy as np
 
-from loadtest.simulate.draws import gauss, mix
+from loadtest.simulate.draws import gauss, mix, uniform
 
 TOKEN_CHARS = 4  # characters of a prompt token
 VOCABULARY = 32_000
 EOS_ID = 2
 _FIRST_ID = 1000  # of the pieces that answers are made of
-_LENGTH, _WORDS = 0x1E46, 0x303D5  # purposes of draws
+_LENGTH, _WORDS, _ASTRAY = 0x1E46, 0x303D5, 0xA57  # purposes of draws
 
 
 def rendered(messages: Sequence[Any]) -> str:
@@ -88,6 +88,7 @@ def natural_tokens(key: int, category: str) -> int:
     return max(2, round(median * math.exp(spread * gauss(key, _LENGTH))))
 
 
+@lru_cache(maxsize=1 << 14)  # both arms ask for the same
 def answer_length(key: int, category: str, max_tokens: int, *, ignore_eos: bool = False) -> tuple[int, str]:
     """Return (tokens, finish reason) of an answer: it stops by itself, or by its limit."""
     natural = natural_tokens(key, category)
@@ -128,6 +129,15 @@ def answer(key: int, tokens: int, finish: str) -> list[int]:
     if finish == "stop":
         chosen[-1] = len(_PIECES)
     return chosen
+
+
+def astray(key: int, tokens: int, finish: str, ratio: float) -> list[int]:
+    """Return an answer as `answer` does; of a share `ratio` of the keys it is another one from a drawn token on."""
+    told = answer(key, tokens, finish)
+    if not ratio or uniform(key, _ASTRAY) >= ratio:
+        return told
+    place = int(uniform(key, _ASTRAY, 1) * tokens)
+    return told[:place] + answer(mix(key, _ASTRAY), tokens, finish)[place:]
 
 
 def answer_ids(indexes: Sequence[int]) -> list[int]:

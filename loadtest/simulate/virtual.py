@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from heapq import heappop, heappush
 
@@ -16,11 +17,12 @@ class VirtualServer:
     The driver's rule: submit nothing earlier than the time it has advanced to.
     """
 
-    def __init__(self, arm: ArmModel, seed: int) -> None:
-        """Start an idle server at time 0."""
-        self._engine = Engine(arm, seed)
+    def __init__(self, arm: ArmModel, seed: int, born_s: float = 0.0) -> None:
+        """Start an idle server at `born_s`."""
+        self._engine = Engine(arm, seed, born_s)
         self._refused: list[tuple[float, int, Job]] = []
-        self.now_s = 0.0
+        self._numbers = itertools.count()
+        self.now_s = born_s
 
     @property
     def idle(self) -> bool:
@@ -34,7 +36,7 @@ class VirtualServer:
         if self._engine.refuses(ask.key):
             job = Job(ask, at_s, at_s + self._engine.arm.frontend_s)
             job.finish, job.finished_s = "error", job.ready_s
-            heappush(self._refused, (job.finished_s, id(job), job))
+            heappush(self._refused, (job.finished_s, next(self._numbers), job))
             return job
         return self._engine.submit(at_s, ask)
 

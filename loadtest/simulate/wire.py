@@ -25,11 +25,12 @@ class Answer:
         "response_id",
     )  # fmt: skip
 
-    def __init__(self, call: Call, response_id: str, model: str, created: int, fingerprint: str) -> None:
+    def __init__(self, call: Call, response_id: str, model: str, created: int, fingerprint: str,
+                 astray_ratio: float = 0.0) -> None:  # fmt: skip
         """Prepare the templates of an answer to `call`."""
         self._call = call
         self._chat = call.chat
-        self._pieces = text.answer(call.key, call.output_tokens, call.finish)
+        self._pieces = text.astray(call.key, call.output_tokens, call.finish, astray_ratio)
         self._sent = 0
         self.response_id = response_id
         self._created = created

@@ -66,6 +66,19 @@ def drafting(arm: ArmModel, conditional: tuple[float, ...], *, spread: float = 0
                    draft_per_token_s=8.41429603e-7, draft_kv_s=2.37768493e-9)  # fmt: skip
 
 
+def faster(arm: ArmModel, gain: float) -> ArmModel:
+    """Return the arm with a speculative configuration whose whole effect is that everything is `gain` faster.
+
+    Its drafts cost nothing and bring nothing, so that the speed-up of every latency is 1 + gain at every load.
+    """
+    factor = 1 / (1 + gain)
+    return replace(
+        arm, floor_s=arm.floor_s * factor, per_token_s=arm.per_token_s * factor, overhead_s=arm.overhead_s * factor,
+        per_kv_token_s=arm.per_kv_token_s * factor, frontend_s=arm.frontend_s * factor, free_drafts=True, declared_k=1,
+        acceptance=Acceptance(survival=(1e-9,)),
+    )  # fmt: skip
+
+
 def accepting(arm: ArmModel, **changes: Any) -> ArmModel:
     """Return the arm with changed fields of its acceptance model."""
     assert arm.acceptance is not None
@@ -89,6 +102,8 @@ MODEST = (0.44, 0.45, 0.46, 0.47, 0.47)
 
 _EAGLE3 = drafting(H100, GSM8K[:3])
 _MOE = experts(0.02, 1.4e-4)
+_CALM = replace(H100, wander_sd=0.03, wander_s=0.5)  # noise for worlds in which nothing else differs
+_RESTLESS = replace(H100, wander_sd=0.04, wander_s=4.0)
 _SMALL = replace(H100, kv_limit_tokens=10_000, max_model_len=4096)
 # No layers, no queue: every step takes 20 ms whatever the load. Calibrates a client.
 _NULL = ArmModel(floor_s=0.020, per_token_s=0.0, per_kv_token_s=0.0, overhead_s=0.0, frontend_s=0.0)
@@ -121,6 +136,20 @@ WORLDS = _worlds(
      replace(H100, start_sd=0.02), replace(drafting(H100, MODEST), start_sd=0.02)),
     ("cache", "Speculation makes the server compute four blocks of every prefix-cache hit again.",
      H100, replace(_EAGLE3, cache_lost_blocks=4)),
+    ("late-first", "Tokens come faster, but only 40 requests run at once: above that, first tokens wait for a place.",
+     H100, replace(_EAGLE3, max_seqs=40)),
+    ("categories", "Drafts fare well for code and maths, and badly for the other kinds of prompt.", H100,
+     accepting(drafting(H100, MODEST), by_category=(("code", 1.6), ("maths", 1.4), ("summary", 0.2), ("chat", -0.5),
+                                                    ("translation", -1.2), ("writing", -1.5)))),
+    ("wander", "Both servers are now faster, now slower (4 %, over seconds): latencies come in spells.",
+     _RESTLESS, drafting(_RESTLESS, MODEST)),
+    ("flat-0", "Speculation changes nothing at any load, though it drafts.", _CALM, faster(_CALM, 0.0)),
+    ("flat-1", "Speculation makes everything 1 % faster at every load.", _CALM, faster(_CALM, 0.01)),
+    ("flat-3", "Speculation makes everything 3 % faster at every load.", _CALM, faster(_CALM, 0.03)),
+    ("flat-5", "Speculation makes everything 5 % faster at every load.", _CALM, faster(_CALM, 0.05)),
+    ("aa-wander", "Two equal servers without speculation, each now faster, now slower (3 %).", _CALM, _CALM),
+    ("astray", "A bug: the speculative server gives another answer to one prompt in five, from some token on.",
+     H100, replace(_EAGLE3, astray_ratio=0.2)),
     ("memory", "Little memory for the KV cache: requests are preempted under load.",
      _SMALL, drafting(_SMALL, GSM8K[:3])),
     ("aa", "Two equal servers without speculation.", H100, H100),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from loadtest.workload.seeds import rng
 
@@ -32,6 +34,9 @@ class Turn:
     assistant: str  # "" on the last turn, or where the source knows no answer
     # Pause before this turn is due, counted from the end of the turn before; on the first: pause before the dialogue.
     think_s: float
+    # The tool that the scripted answer calls, as "name {arguments in JSON}"; the turn after it holds what came back.
+    call: str = ""
+    from_tool: bool = False  # `user` is what a tool gave back, and `think_s` how long it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,24 @@ class Session:
 
     turns: tuple[Turn, ...]
     system: str = ""
+
+
+def requests_of(session: Session) -> Iterator[tuple[Turn, list[dict[str, Any]]]]:
+    """Yield each turn with the messages of its request: the scripted history before it, tool calls included."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": session.system}] if session.system else []
+    for number, turn in enumerate(session.turns):
+        if turn.from_tool:
+            messages.append({"role": "tool", "tool_call_id": f"call_{number - 1}", "content": turn.user})
+        else:
+            messages.append({"role": "user", "content": turn.user})
+        yield turn, list(messages)
+        # Content stays a text beside a call: some chat templates cannot take null.
+        answer: dict[str, Any] = {"role": "assistant", "content": turn.assistant}
+        if turn.call:
+            name, _, arguments = turn.call.partition(" ")
+            function = {"name": name, "arguments": json.dumps(json.loads(arguments), ensure_ascii=False)}
+            answer["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
+        messages.append(answer)
 
 
 class SessionSource(Protocol):

@@ -11,6 +11,9 @@ TYPING_S = 4.0
 READING_CHARACTERS_PER_S = 150.0
 SPREAD = 0.6  # σ of the logarithm: two thirds of the pauses lie within a factor of 1.8 of the median
 BETWEEN_DIALOGUES_S = 10.0
+TOOL_S = 0.6  # median of a look-up, a query or a short test run
+TOOL_SPREAD = 1.0  # σ of the logarithm: one call in twenty takes over 3 s
+LONGEST_TOOL_S = 15.0
 LONGEST_S = 60.0  # whoever pauses longer has left, and in a load test is replaced by the next user
 
 
@@ -18,6 +21,11 @@ def after_answer_s(generator: random.Random, answer: str) -> float:
     """Return the pause between the end of an answer and the next turn, in seconds: lognormal, cut at LONGEST_S."""
     median_s = TYPING_S + len(answer) / READING_CHARACTERS_PER_S
     return round(min(generator.lognormvariate(math.log(median_s), SPREAD), LONGEST_S), 3)
+
+
+def of_tool_s(generator: random.Random) -> float:
+    """Return how long a tool takes to give back its result, in seconds: lognormal, cut at LONGEST_TOOL_S."""
+    return round(min(generator.lognormvariate(math.log(TOOL_S), TOOL_SPREAD), LONGEST_TOOL_S), 3)
 
 
 def before_dialogue_s(generator: random.Random) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -66,6 +67,16 @@ class Starter:
         process = subprocess.Popen(
             command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | environment,
+        )  # fmt: skip
+        self.started.append(Command(process, self.out))
+        return self.started[-1]
+
+    def under(self, limit: str, *words: object, **environment: str) -> Command:
+        """Start a command under a limit of the shell, such as `ulimit -n 256`."""
+        line = f"{limit} && exec {shlex.join([sys.executable, '-m', 'loadtest', *map(str, words)])}"
+        process = subprocess.Popen(
+            ["bash", "-c", line], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | environment,
         )  # fmt: skip
         self.started.append(Command(process, self.out))
         return self.started[-1]

@@ -104,7 +104,8 @@ def pair(python: Path, models: Path, tmp_path_factory: pytest.TempPathFactory) -
             server.stop()
 
 
-SHORT = ("--window", "5s", "--blocks", "2", "--set", "load.think_time=0", "--set", "generation.max_tokens=48")
+SHORT = ("--window", "5s", "--blocks", "2", "--set", "load.think_time=0", "--set", "generation.max_tokens=48", "--set",
+         "servers.token_counts=all")  # fmt: skip
 
 
 def _assert_counted_alike(verdict: dict) -> None:
@@ -144,9 +145,14 @@ def test_an_ngram_pair_end_to_end(loadtest, pair):
 
 def test_prompts_of_a_file_reach_a_real_server(loadtest, pair):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "2", *SHORT, "--server", pair[1].url,
-                           "--prompts", PROMPTS, timeout_s=200)  # fmt: skip
+                           "--prompts", PROMPTS, "--window", "3s", "--set", "servers.token_counts=measure",
+                           timeout_s=200)  # fmt: skip
     assert command.process.returncode == 0, command.text
     _assert_counted_alike(_verdict(command.folder))
+    asking = json.loads((command.folder / "run.json").read_text())["asking"]
+    assert asking["measured"], asking["why"]
+    assert asking["way"] == "continuous"
+    assert -0.5 < asking["cost_ratio"] < 0.5  # on two busy cores: that it is measured at all
 
 
 def test_speculation_on_the_wrong_side_is_refused(loadtest, pair):

@@ -194,7 +194,7 @@ def test_what_follows_done_is_not_read(ask: Ask, say: Any) -> None:
 
 
 def test_a_character_split_between_reads_is_whole(ask: Ask, say: Any) -> None:
-    body = say.event(id="c", choices=[{"index": 0, "delta": {"content": "x"}}], usage={"completion_tokens": 1})
+    body = say.event(id="chatcmpl-1", choices=[{"index": 0, "delta": {"content": "x"}}], usage={"completion_tokens": 1})
     body = body.replace(b'"x"', '"größer €"'.encode())
     cut = body.index("€".encode()) + 1
     rest = say.chunk(say.token(2, "", "stop") + say.DONE)

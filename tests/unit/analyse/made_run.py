@@ -64,6 +64,8 @@ def cell(number: int = 0, **values: Any) -> CellRecord:
         "lateness_p99_s": 0.001,
         "client_cpu_ratio": 0.2,
         "hub_lag_p99_s": 0.001,
+        "hub_lag_max_s": 0.004,
+        "clock_steps": 0,
         "coalesced_ratio": 0.0,
     }
     return CellRecord(**{**given, **values})

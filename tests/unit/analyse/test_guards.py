@@ -71,7 +71,9 @@ def test_a_tail_too_short_to_matter_is_never_held_against_the_candidate() -> Non
 def test_no_bound_no_guard() -> None:
     found = judged({}, {}, tail=Estimate(value=0.2))["ttft"]
     assert found.finding is Finding.NO_DATA
-    assert found.sentence == "there are too few requests to bound any tail of the time to first token"
+    assert found.sentence == (
+        "there are too few requests to bound any tail of the time to first token: its median needs 6 in each arm"
+    )
 
 
 def test_a_tail_that_failures_reach() -> None:

@@ -192,7 +192,7 @@ def test_two_equal_servers_are_no_comparison() -> None:
             one.values["vllm:inter_token_latency_seconds_count"] *= 2
     decision = judge_data(run, cells, scrapes, table).decision
     assert decision.answer is Answer.INVALID
-    assert decision.reasons == ("Speculation was not active in speculative: 1.000 tokens per step.",)
+    assert decision.reasons == ("Speculation was not active in speculative: 1.000 tokens per step (limit 1.01).",)
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,36 @@ def test_gaps_of_a_failed_request_end_in_one_that_never_did() -> None:
 
 def test_without_token_counts_nothing_is_called_a_token() -> None:
     plain = request(chunk_tokens=[], tokens_source="none")
-    for name in ("tpot", "token_gap", "tokens_per_chunk", "on_time", "output_tokens_per_s"):
+    for name in ("tpot", "token_gap", "tokens_per_chunk", "on_time"):
         assert math.isnan(BY_NAME[name].figure(rows_of(plain))), name
+    silent = request(chunk_tokens=[], tokens_source="none", output_tokens=-1)
+    assert math.isnan(BY_NAME["output_tokens_per_s"].figure(rows_of(silent)))
     assert BY_NAME["chunk_gap"].figure(rows_of(plain)) == pytest.approx(0.14 / 3)
     assert ranked("token_gap", plain) == []
+
+
+def test_the_tokens_of_a_whole_answer_are_spread_over_its_chunks() -> None:
+    """Seven tokens in four chunks, all in the window of 10 s; then two of the four chunks; a failure has no total."""
+    plain = request(asked="none", chunk_tokens=[], tokens_source="none")
+    assert BY_NAME["output_tokens_per_s"].figure(rows_of(plain)) == pytest.approx(0.7)
+    late = request(asked="none", chunk_tokens=[], tokens_source="none", chunk_s=[108.0, 109.0, 109.1, 109.2])
+    assert BY_NAME["output_tokens_per_s"].figure(rows_of(late)) == pytest.approx(0.35)
+    broken = request(asked="none", chunk_tokens=[], tokens_source="none", outcome="truncated", output_tokens=-1)
+    assert BY_NAME["output_tokens_per_s"].figure(rows_of(plain, broken, request())) == pytest.approx(1.4)
+
+
+def test_where_a_sample_asked_what_needs_counts_is_of_the_sample() -> None:
+    """One request in the sample ended well and one failed; those outside it, failed or not, are not counted."""
+    silent = {"asked": "none", "chunk_tokens": [], "tokens_source": "none"}
+    sample = [request(asked="continuous"), request(asked="continuous", outcome="timeout", chunk_s=[], chunk_tokens=[])]
+    others = [request(**silent) for _ in range(5)] + [request(outcome="timeout", **silent) for _ in range(3)]
+    for rows in (sample, [*sample, *others]):
+        assert ranked("tpot", *rows) == pytest.approx([0.14 / 6, math.inf])
+        assert ranked("token_gap", *rows) == pytest.approx([0, 0, 0, 0.04, 0.04, 0.06, math.inf])
+        assert BY_NAME["tokens_per_chunk"].figure(rows_of(*rows)) == pytest.approx(2.0)
+        assert BY_NAME["on_time"].figure(rows_of(*rows)) == pytest.approx(0.5)
+    assert BY_NAME["error_ratio"].figure(rows_of(*sample, *others)) == pytest.approx(0.4)
+    assert len(ranked("e2e", *sample, *others)) == 10
 
 
 def test_only_failures() -> None:

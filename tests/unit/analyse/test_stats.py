@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from loadtest.analyse.stats import (
+    Sample,
     dispersion,
     half_widths,
     mean_estimate,
@@ -84,6 +85,28 @@ def test_sample_equals_the_stored_one(values: list[float], zeros: int, infinite:
     if plain:
         assert sample.quantile(q) == plain[nearest_rank(len(plain), q) - 1]
         assert sample.share_up_to(1.0) == sum(v <= 1.0 for v in plain) / len(plain)
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e300, 1e300, allow_nan=False), min_size=1, max_size=20), min_size=2, max_size=5),
+    st.data(),
+)
+def test_a_rank_among_sorted_runs_is_that_of_all_values(runs: list[list[float]], data: st.DataObject) -> None:
+    sample = Sample(runs=tuple(np.sort(np.array(run)) for run in runs), infinite=1)
+    plain = sorted(value for run in runs for value in run)
+    rank = data.draw(st.integers(1, len(plain)))
+    assert sample.at(rank) == plain[rank - 1]
+    assert sample.at(len(plain) + 1) == math.inf
+    assert sample.share_up_to(plain[rank - 1]) == sum(v <= plain[rank - 1] for v in plain) / (len(plain) + 1)
+
+
+def test_large_samples_are_pooled_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadtest.analyse.stats.ONE_RUN", 3)
+    parts = [sample_of(np.array([3.0, 1.0])), sample_of(np.array([2.0, 2.0, 5.0]), zeros=1)]
+    pooled = merged(parts)
+    assert len(pooled.runs) == 2
+    assert pooled.runs[1] is parts[1].runs[0]
+    assert [pooled.at(r) for r in range(1, 7)] == [0.0, 1.0, 2.0, 2.0, 3.0, 5.0]
 
 
 def test_design_effect_widens_and_may_take_the_bound_away() -> None:

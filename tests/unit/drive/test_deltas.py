@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.drive.deltas import Deltas, error_message
+from loadtest.drive.deltas import Deltas
+from loadtest.drive.documents import error_message
 from loadtest.drive.failure import Failure
 from loadtest.drive.sse import EventSplitter
 from loadtest.drive.wire import Reply

@@ -1,5 +1,10 @@
 """Secrets, hidden wherever they stand."""
 
+import base64
+import json
+from base64 import urlsafe_b64encode
+from urllib.parse import quote, quote_plus
+
 from loadtest.servers.hiding import carried, without
 
 KEY = "KEYCANARY777"
@@ -13,3 +18,27 @@ def test_a_secret_is_hidden_whole_and_cut():
     assert without(secrets, "said two blanks") == "said (hidden)"
     assert without(secrets, "a KEY… is needed") == "a KEY… is needed"
     assert without((), KEY) == KEY
+    assert without(secrets, "KeyCanary777 and keycana… are no better") == "(hidden) and (hidden)… are no better"
+
+
+def test_a_secret_is_hidden_in_every_form_that_a_server_may_give_it():
+    key = 'sk-"K/Y+ 7=&\\ 9!'
+    secrets = carried({"Authorization": f"Bearer {key}"})
+    plain, coded = key.encode(), base64.b64encode
+    for said in (
+        f"<{key}>", json.dumps({"key": key}), key.replace("/", "\\/"),
+        f"?key={quote(key, safe='')}&x", f"?key={quote(key)}", f"?key={quote_plus(key)}",
+        "?key=sk-%22K%2fY%2b%207%3d%26%5c%209%21",
+        *(coded(b"a" * before + plain + b"zz" * after).decode() for before in range(7) for after in range(3)),
+        coded(f"Bearer {key}".encode()).decode(), urlsafe_b64encode(b"user:" + plain).decode(),
+    ):  # fmt: skip
+        hidden = without(secrets, said)
+        assert "(hidden)" in hidden, said
+        for form in (key, quote(key), coded(plain).decode()[:8]):
+            assert form not in hidden
+
+
+def test_short_secrets_are_not_looked_for_in_base64_and_none_is_empty():
+    assert set(carried({"X-Id": "abc"})) == {"abc"}
+    assert carried({"X-Id": ""}) == ()
+    assert without(carried({"X-Id": "team-4"}), "team-4 dGVh bWFrZQ") == "(hidden) dGVh bWFrZQ"

@@ -104,7 +104,7 @@ def test_one_round_of_a_cell_meets_every_template_once() -> None:
     def ids(numbers: range, block: int = 0) -> list[str]:
         return [shape(SOURCE.session(key(number, block=block))) for number in numbers]
 
-    by_start = {asked.form[:25]: template.id for template in TEMPLATES for asked in [template.turns[0][0]]}
+    by_start = {asked.form[:25]: template.id for template in TEMPLATES for asked in [template.turns[0].user]}
 
     def shape(session: Session) -> str:
         matches = [
@@ -121,7 +121,7 @@ def test_one_round_of_a_cell_meets_every_template_once() -> None:
 
 
 def _pattern(template: Template) -> str:
-    parts = template.turns[0][0].form.replace("%%", "%").split("%s")
+    parts = template.turns[0].user.form.replace("%%", "%").split("%s")
     return ".+?".join(map(re.escape, parts))
 
 
@@ -192,5 +192,5 @@ def test_the_key_decides_the_template() -> None:
 def test_an_unknown_set_of_templates_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match="there are no templates called") as raised:
         TemplateSource(name)
-    assert str(raised.value).endswith("There are: chat.")
+    assert str(raised.value).endswith("There are: agent, chat, code, edit, rag, reasoning, summarize.")
     assert hint in str(raised.value)

@@ -1,0 +1,227 @@
+"""How often the gate is wrong: objectives whose limit is the true value itself, judged in virtual time.
+
+    python benchmarks/gate.py --world default --seeds 200
+
+At the margin neither pass nor fail is right, so that both are errors; an interval of 95 % gives each in 2.5 % of runs.
+The truth of a world is the same scenario and the same estimator at many blocks, on other seeds, never a closed form.
+The capacity's interval must contain the load at which the true curve, on a finer ladder, passes the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from loadtest.analyse.judge import judge_data
+from loadtest.analyse.results import Gate, GateOutcome
+from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.experiment import as_document, override
+from loadtest.settings import Experiment
+from loadtest.simulate.worlds import world
+from loadtest.workload.templates import TemplateSource
+
+SCENARIO = Path(__file__).parents[1] / "scenarios" / "chat.py"
+POOL = ShapePool(TemplateSource("chat"))
+TRUTH_SEED = 987_654_321
+PARTS = 8  # of the truth, each with a seed of its own
+HOURS = {"loads": (4.0, 16.0, 24.0, 40.0), "hours": (10.0, 8.0, 4.0, 2.0)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An objective without its limit, and how a limit is written so that it equals an observed truth."""
+
+    name: str
+    table: dict[str, Any]
+    key: str
+    write: Callable[[float], str]
+    start: str  # a limit to begin with
+
+
+def _ms(value: float) -> str:
+    return f"{1000 * value:.12g} ms"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.12g} %"
+
+
+CASES = (
+    Case(name="absolute, ttft p90", key="max", write=_ms, start="1 s",
+         table={"metric": "ttft", "statistic": "p90", "at": "48 users"}),
+    Case(name="absolute, tpot p50", key="max", write=_ms, start="1 s",
+         table={"metric": "tpot", "statistic": "p50", "at": "32 users"}),
+    Case(name="absolute, e2e p95", key="max", write=_ms, start="1 s",
+         table={"metric": "e2e", "statistic": "p95", "at": "32 users"}),
+    Case(name="absolute, e2e mean", key="max", write=_ms, start="1 s",
+         table={"metric": "e2e", "statistic": "mean", "at": "32 users"}),
+    Case(name="absolute, goodput", key="min", write=_share, start="50 %",
+         table={"metric": "goodput", "at": "48 users", "within": {"ttft": "60 ms", "tpot": "16 ms"}}),
+    Case(name="absolute, output tokens/s", key="min", write=lambda v: f"{v:.12g} tokens/s", start="1 tokens/s",
+         table={"metric": "output_tokens_per_s", "at": "32 users"}),
+    Case(name="acceptance floor", key="min", write=_share, start="50 %",
+         table={"metric": "acceptance_ratio", "at": "32 users"}),
+    Case(name="relative, e2e mean", key="not_worse_by", write=lambda v: _share(1 / v - 1), start="1 %",
+         table={"metric": "e2e", "statistic": "mean", "at": "64 users"}),
+    Case(name="relative, ttft p90", key="not_worse_by", write=lambda v: _share(1 / v - 1), start="1 %",
+         table={"metric": "ttft", "statistic": "p90", "at": "64 users"}),
+    Case(name="benefit, e2e mean", key="better_by", write=lambda v: _share(v - 1), start="1 %",
+         table={"metric": "e2e", "statistic": "mean", "at": "4 users"}),
+    Case(name="benefit, tpot p50", key="better_by", write=lambda v: _share(v - 1), start="1 %",
+         table={"metric": "tpot", "statistic": "p50", "at": "4 users"}),
+    Case(name="benefit over the traffic", key="better_by", write=lambda v: _share(v - 1), start="1 %",
+         table={"metric": "e2e", "statistic": "mean", "at": "traffic"}),
+)  # fmt: skip
+CAPACITY = {"metric": "tpot", "statistic": "p90"}
+CAPACITY_AT = 36.0  # users: the capacity's limit is the true figure there
+
+
+def demo(name: str, seed: int, rules: Sequence[dict[str, Any]], **plan: object) -> Experiment:
+    experiment = prepare(Options(scenario=SCENARIO, world=name), {}).experiment
+    experiment = override(override(experiment, "plan", seed=seed), "plan", **plan)
+    experiment = override(experiment, "traffic", unit="users", **HOURS)
+    return override(experiment, "slo", rules=tuple(rules))
+
+
+def judged(name: str, experiment: Experiment) -> Gate:
+    pair = world(name)
+    run = run_virtual(experiment, {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
+    gate = judge_data(run.header, run.cells, run.scrapes, run.requests()).gate
+    assert gate is not None
+    return gate
+
+
+def observed(
+    arguments: tuple[str, int, tuple[dict[str, Any], ...], int, tuple[float, ...]],
+) -> list[dict[float | None, float]]:
+    """Return each objective's observed value by level (None: over the traffic) at many blocks."""
+    name, seed, rules, blocks, levels = arguments
+    experiment = demo(name, seed, rules, blocks=blocks)
+    if levels:
+        experiment = override(experiment, "load", levels=levels)
+    gate = judged(name, experiment)
+    found = []
+    for result in gate.objectives:
+        rows = {at.level: at.observed.value for at in result.levels}
+        if result.at is not None:
+            rows[result.at.level] = result.at.observed.value
+        found.append({level: value for level, value in rows.items() if value is not None})
+    return found
+
+
+def averaged(parts: Sequence[list[dict[float | None, float]]]) -> list[dict[float | None, float]]:
+    return [
+        {level: statistics.fmean(part[i][level] for part in parts) for level in parts[0][i]}
+        for i in range(len(parts[0]))
+    ]
+
+
+def truth(name: str, pool: ProcessPoolExecutor, blocks: int) -> list[float]:
+    rules = tuple(case.table | {case.key: case.start} for case in CASES)
+    parts = list(pool.map(observed, [(name, TRUTH_SEED + i, rules, blocks, ()) for i in range(PARTS)]))
+    values = []
+    for case, rows in zip(CASES, averaged(parts), strict=True):
+        at = str(case.table["at"])
+        values.append(rows[None if at == "traffic" else float(at.split()[0])])
+    return values
+
+
+def capacity_truth(name: str, pool: ProcessPoolExecutor, blocks: int) -> tuple[dict[str, float], str]:
+    """Return each arm's true capacity under the limit that the candidate meets at CAPACITY_AT, on a fine ladder."""
+    ladder = tuple(float(x) for x in range(12, 73, 6))
+    rules = (CAPACITY | {"max": "1 s"}, CAPACITY | {"max": "1 s", "arm": "baseline"})
+    parts = list(pool.map(observed, [(name, TRUTH_SEED + 100 + i, rules, blocks, ladder) for i in range(PARTS)]))
+    candidate, baseline = averaged(parts)
+    limit = candidate[CAPACITY_AT]
+    found = {"speculative": CAPACITY_AT}
+    rows = sorted((level, value) for level, value in baseline.items() if level is not None)
+    for (a, x), (b, y) in pairwise(rows):
+        if x <= limit < y:
+            found["baseline"] = a + (b - a) * (limit - x) / (y - x)
+            break
+    return found, _ms(limit)
+
+
+Ends = dict[str, tuple[float | None, float | None]]
+
+
+def one(arguments: tuple[str, int, tuple[dict[str, Any], ...], dict[str, Any]]) -> tuple[list[str], Ends]:
+    """Return the outcomes of the objectives, and each arm's capacity under another one, of the same run."""
+    name, seed, rules, bound = arguments
+    pair = world(name)
+    run = run_virtual(demo(name, seed, rules), {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
+    data = (run.cells, run.scrapes, run.requests())
+    gate = judge_data(run.header, *data).gate
+    header = run.header | {"experiment": as_document(demo(name, seed, (bound,)))}
+    capacities = judge_data(header, *data).gate
+    assert gate is not None
+    assert capacities is not None
+    return [r.outcome.value for r in gate.objectives], {c.arm: (c.at.low, c.at.high) for c in capacities.capacities}
+
+
+def inside(ends: tuple[float | None, float | None], at: float) -> bool:
+    low, high = ends
+    return (low is None or low <= at) and (high is None or at <= high)
+
+
+def report(names: Sequence[str], limits: Sequence[str], outcomes: Sequence[list[str]]) -> float:
+    worst = 0.0
+    print(f"{'objective':28s} {'limit':>22s}  false pass  false fail  inconclusive  no data")
+    for i, name in enumerate(names):
+        counts = Counter(row[i] for row in outcomes)
+        shares = [
+            counts[o.value] / len(outcomes)
+            for o in (GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE, GateOutcome.NO_DATA)
+        ]
+        worst = max(worst, *shares[:2])
+        print(f"{name:28s} {limits[i]:>22s}  {shares[0]:10.1%}  {shares[1]:10.1%}  {shares[2]:12.1%}  {shares[3]:7.1%}")
+    return worst
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--world", default="default")
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first-seed", type=int, default=5000)
+    parser.add_argument("--blocks", type=int, default=40, help="blocks of each of the truth's parts")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--at-most", type=float, default=1.0, help="fail when a share of wrong outcomes is above this")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    with ProcessPoolExecutor(given.processes) as pool:
+        values = truth(given.world, pool, given.blocks)
+        capacities, limit = capacity_truth(given.world, pool, given.blocks)
+        loads = ", ".join(f"{arm} {load:.1f} users" for arm, load in capacities.items())
+        print(f"truth in {time.perf_counter() - began:.0f} s; capacity under {CAPACITY} at most {limit}: {loads}")
+        limits = [case.write(value) for case, value in zip(CASES, values, strict=True)]
+        usable = [i for i, written in enumerate(limits) if not written.startswith("-")]
+        rules = tuple(CASES[i].table | {CASES[i].key: limits[i]} for i in usable)
+        seeds = range(given.first_seed, given.first_seed + given.seeds)
+        bound = CAPACITY | {"max": limit}
+        rows = list(pool.map(one, [(given.world, seed, rules, bound) for seed in seeds], chunksize=2))
+    ends = [found for _, found in rows]
+    worst = report([CASES[i].name for i in usable], [limits[i] for i in usable], [row for row, _ in rows])
+    for arm, at in capacities.items():
+        share = sum(inside(row[arm], at) for row in ends) / len(ends)
+        bounded = [row[arm] for row in ends if row[arm][0] and row[arm][1]]
+        width = statistics.median(high / low for low, high in bounded if low and high) if bounded else math.nan
+        print(f"capacity of {arm}: {share:.1%} of the intervals contain {at:.1f} users;"
+              f" median upper ÷ lower {width:.2f}, {len(bounded)} of {len(ends)} bounded on both sides")  # fmt: skip
+    print(f"{given.seeds} experiments in {time.perf_counter() - began:.0f} s")
+    if worst > given.at_most:
+        sys.exit(f"{worst:.1%} of an objective's outcomes are wrong; at most {given.at_most:.1%} may be")
+
+
+if __name__ == "__main__":
+    main()

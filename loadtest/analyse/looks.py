@@ -1,0 +1,48 @@
+"""Which cells of a run are judged, and how sure its intervals are: two stages, and looks at a run that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadtest.analyse.stats import CONFIDENCE
+from loadtest.analyse.validity import Mark
+from loadtest.record import CellRecord, PlannedCell
+
+COARSE = Mark(sentence="First stage: it chose the levels and is not judged.")
+HELD_BACK = Mark(sentence="After the last look: judged at the next one.")
+
+
+def judged_cells(run: Mapping[str, Any], cells: Sequence[CellRecord]) -> list[CellRecord]:
+    """Return the cells that are judged: all, unless the run says from which block to which."""
+    return [cell for cell in cells if unjudged(run, cell) is None]
+
+
+def unjudged(run: Mapping[str, Any], cell: CellRecord) -> Mark | None:
+    """Return why a cell of a sound run is not judged, or None."""
+    blocks = run.get("judged_blocks")
+    if not blocks:
+        return None
+    first, stop = blocks
+    return COARSE if cell.block < first else HELD_BACK if cell.block >= stop else None
+
+
+def begun(
+    run: Mapping[str, Any], cells: Sequence[CellRecord], plan: Sequence[PlannedCell] | None, requests: pa.Table
+) -> tuple[Sequence[PlannedCell] | None, pa.Table]:
+    """Return plan and requests without what was begun after the last look and not ended: it is judged at the next."""
+    if not run.get("look") or not run.get("judged_blocks"):
+        return plan, requests
+    stop, recorded = run["judged_blocks"][1], {cell.cell for cell in cells}
+    if plan is not None:
+        plan = [cell for cell in plan if cell.block < stop or cell.cell in recorded]
+    own = pc.is_in(requests.column("cell"), pa.array(sorted(recorded), pa.int32()))
+    return plan, requests.filter(pc.or_(own, pc.less(requests.column("block"), stop)))
+
+
+def confidence(run: Mapping[str, Any]) -> float:
+    """Return the confidence of a run's intervals: 0.95, and more at a later look."""
+    return float((run.get("look") or {}).get("confidence") or CONFIDENCE)

@@ -1,0 +1,160 @@
+"""An objective at every tested level: what was observed, and what its interval says of the limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loadtest.analyse.objectives import QUANTILES, Measurements, estimates, identical, spread
+from loadtest.analyse.paired import compared, out_of_reach, paired_samples
+from loadtest.analyse.reach import Loads
+from loadtest.analyse.results import Estimate, GateOutcome, SloAt
+from loadtest.analyse.shares import difference
+from loadtest.settings import Experiment
+from loadtest.slo import COUNTED, Ask, Slo, Unit
+
+PASS, FAIL, INCONCLUSIVE, NO_DATA, INVALID = (
+    GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE, GateOutcome.NO_DATA, GateOutcome.INVALID,
+)  # fmt: skip
+ROUNDING = 1e-12  # of the arithmetic between a limit and a bound that equals it
+IDENTICAL = "every block gives the same figure to the last digit, which no measurement does"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFacts:
+    """What objectives are judged on."""
+
+    found: Measurements
+    experiment: Experiment
+    baseline: str
+    candidate: str | None
+    loads: Loads
+    refused: str = ""  # why the run is not to be judged
+    unproven: str = ""  # why it is not known that speculation was on in the candidate and off in the baseline
+
+    @property
+    def subject(self) -> str:
+        """The arm that an objective is about: the candidate, or the only one."""
+        return self.candidate or self.baseline
+
+
+def held(observed: Estimate, limit: float, *, lower: bool) -> GateOutcome:
+    """Return what an interval says of a limit; the limit itself meets it."""
+    low, high = (observed.low, observed.high) if lower else (_turned(observed.high), _turned(observed.low))
+    bound = limit if lower else -limit
+    bound += abs(bound) * ROUNDING
+    if observed.value is None or math.isnan(observed.value):
+        return NO_DATA
+    if low is not None and low > bound:
+        return FAIL
+    if high is None:
+        return NO_DATA
+    return PASS if high <= bound else INCONCLUSIVE
+
+
+def _turned(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def limit_of(slo: Slo) -> tuple[float, bool, str]:
+    """Return (limit, whether the observed must lie below it, unit) as the observed is expressed."""
+    share = slo.measure.unit is Unit.SHARE
+    if slo.ask is Ask.ABSOLUTE:
+        return slo.limit, slo.lower, slo.measure.unit.value
+    if slo.ask is Ask.BENEFIT:
+        return (slo.limit, False, "difference") if share else (1 + slo.limit, False, "speed-up")
+    if share:
+        return -slo.limit, False, "difference"
+    return (1 / (1 + slo.limit) if slo.lower else 1 - slo.limit), False, "speed-up"
+
+
+def at_levels(slo: Slo, facts: GateFacts) -> dict[float, SloAt]:
+    """Return the objective at every tested level."""
+    limit, lower, _ = limit_of(slo)
+    if slo.ask is Ask.ABSOLUTE:
+        arm = facts.baseline if slo.arm == "baseline" else facts.subject
+        observed, why = absolute(slo, arm, facts)
+    else:
+        observed, why = _compared(slo, facts)
+    found = {}
+    for level in facts.loads.levels:
+        own = observed.get(level, Estimate())
+        if level in why:
+            found[level] = SloAt(
+                level=level, outcome=FAIL if why[level] == FAILED else NO_DATA, observed=own, says=why[level]
+            )
+            continue
+        outcome = held(own, limit, lower=lower)
+        found[level] = SloAt(level=level, outcome=outcome, observed=own, says=why_open(slo, own, outcome))
+    return found
+
+
+FAILED = "the candidate's failed requests reach it in every block"
+
+
+def why_open(slo: Slo, own: Estimate, outcome: GateOutcome) -> str:
+    """Return why an estimate settles nothing; empty when it does."""
+    if outcome is INCONCLUSIVE:
+        return "the interval holds the limit"
+    if outcome is not NO_DATA:
+        return ""
+    if own.value is None:
+        return f"no {slo.subject} was measured"
+    if slo.statistic in QUANTILES and slo.ask is Ask.ABSOLUTE:
+        return f"{own.n} requests do not bound a {slo.statistic}"
+    return "one block gives no interval"
+
+
+def absolute(slo: Slo, arm: str, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:
+    """Return an arm's estimates by level, and the levels where they are not to be used, with the reason."""
+    observed = estimates(slo, arm, facts.found)
+    if slo.metric in COUNTED or slo.metric in ("error_ratio", "goodput"):
+        return observed, {}
+    same = spread(slo, arm, facts.found)
+    return observed, {level: IDENTICAL for level, alike in same.items() if alike}
+
+
+def _compared(slo: Slo, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:
+    assert facts.candidate is not None
+    found, candidate = facts.found, facts.candidate
+    if slo.metric in ("error_ratio", "goodput"):
+        arms = [estimates(slo, arm, found) for arm in (facts.baseline, candidate)]
+        return {x: difference(arms[0][x], arms[1][x], lower=slo.lower) for x in found.levels}, {}
+    pairs = paired_samples(slo, facts.baseline, candidate, found)
+    curve = compared(slo, pairs, found)
+    why: dict[float, str] = {}
+    if slo.measure.unit is Unit.SHARE:
+        observed = {x: curve.difference(x) for x in found.levels}
+    else:
+        observed = {x: curve.ratio(x) for x in found.levels}
+        why = {x: _unratioed(own) for x, own in pairs.items() if out_of_reach(own)}
+    for level, own in pairs.items():
+        if level not in why and all(identical(slo, figures) for figures in zip(*own, strict=True)):
+            why[level] = IDENTICAL
+    return observed, why | _too_short(slo, facts)
+
+
+def _unratioed(pairs: Sequence[tuple[float, float]]) -> str:
+    if all(math.isinf(c) and not math.isinf(b) for b, c in pairs):
+        return FAILED
+    return (
+        "failed requests reach it in some blocks"
+        if any(math.isinf(v) for p in pairs for v in p)
+        else "nothing was carried"
+    )
+
+
+def _too_short(slo: Slo, facts: GateFacts) -> dict[float, str]:
+    """Return the levels at which a percentile of a cell rests on less than one request beyond it."""
+    if slo.statistic not in QUANTILES:
+        return {}
+    found, q = facts.found.narrowed(slo.category), QUANTILES[slo.statistic]
+    why = {}
+    for level in found.levels:
+        due = [int(found.requests.cell(c).measured.sum()) for arm in (facts.baseline, facts.subject)
+               for c in found.of(arm, level)]  # fmt: skip
+        if due and min(due) * (1 - q) < 1 - 1e-9:
+            needed = math.ceil(1 / (1 - q) - 1e-9)
+            why[level] = f"a cell of {min(due)} requests has no {slo.statistic}; {needed} have"
+    return why

@@ -1,0 +1,39 @@
+"""What the client adds by itself: a short cell against the built-in null server, before any other cell."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from loadtest.drive.priority import ask_for_priority
+from loadtest.experiment import override
+from loadtest.record import CellRecord
+from loadtest.settings import Experiment, Window
+
+MOST_USERS = 256  # beyond it the null server itself would be the limit
+WINDOW_S = 2.0
+TOKENS = 24  # of an answer
+WARMUP_S = 10.0  # longest warm-up
+
+
+def calibration_users(top: float) -> int:
+    """Return the users of the calibration: those of the top level, as far as the null server carries them."""
+    return min(MOST_USERS, int(top))
+
+
+def calibration_experiment(experiment: Experiment) -> Experiment:
+    """Return the experiment with the short answers, windows and pauses of the calibration."""
+    window = Window(min_s=WINDOW_S, max_s=WINDOW_S, min_requests=1, warmup_requests=0.5, warmup_max_s=WARMUP_S)
+    experiment = override(experiment, "generation", max_tokens=TOKENS)
+    return override(override(experiment, "load", think_time=0.0), "window", **asdict(window))
+
+
+def calibration_event(users: int, record: CellRecord) -> dict[str, Any]:
+    """Return the event that tells the parent of a calibration's end, with the client's evidence."""
+    return {
+        "event": "calibration_end", "users": users, "state": record.state, "reason": record.reason,
+        "lateness_p99_s": record.lateness_p99_s, "client_cpu_ratio": record.client_cpu_ratio,
+        "hub_lag_p99_s": record.hub_lag_p99_s, "coalesced_ratio": record.coalesced_ratio,
+        "window_open_s": record.window_open_s, "window_close_s": record.window_close_s,
+        "scheduling": ask_for_priority(),
+    }  # fmt: skip

@@ -1,0 +1,129 @@
+"""What a cell came to, in the few figures by which the next levels are chosen; the judgement makes its own."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from loadtest.record import REQUEST_SCHEMA, CellRecord, Outcome, Scrape
+
+PREEMPTIONS = "vllm:num_preemptions_total"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFigure:
+    """One finished cell; NaN where it has no figure."""
+
+    arm: str
+    level: float
+    block: int
+    figure: float = math.nan  # mean of the deciding metric over its good requests (tokens/s for the rate)
+    output_tokens_per_s: float = math.nan
+    requests: int = 0  # good ones due in the window
+    error_ratio: float = math.nan
+    preempted: bool = False
+    window_s: float = 0.0
+    took_s: float = 0.0  # from the wait for an idle server to the last scrape
+
+
+def cell_figures(
+    cells: Sequence[CellRecord], requests: pa.Table | None, scrapes: Sequence[Scrape], metric: str
+) -> list[CellFigure]:
+    """Return the figures of the cells, from their requests (REQUEST_SCHEMA) due in the windows; None: times alone."""
+    if requests is None:
+        requests = REQUEST_SCHEMA.empty_table()
+    edges = _edges(scrapes)
+    rows = {record.cell: rows for record, rows in zip(cells, _by_cell(cells, requests, metric), strict=True)}
+    return [_figure(record, rows[record.cell], edges.get(record.cell, {}), metric) for record in cells]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The requests of one cell that fell due in its window."""
+
+    ok: NDArray[np.bool_]
+    value: Floats  # the metric of each request
+    tokens: Floats
+
+
+def _by_cell(cells: Sequence[CellRecord], requests: pa.Table, metric: str) -> list[_Rows]:
+    columns = requests.select(["cell", "due_s", "outcome", "output_tokens", "chunk_s", "chunk_tokens"])
+    parts = [_columns(batch, metric) for batch in columns.to_batches() if batch.num_rows]
+    cell, due, ok, value, tokens = (
+        np.concatenate([part[i] for part in parts]) if parts else np.empty(0) for i in range(5)
+    )
+    found = []
+    for record in cells:
+        opened, closed = record.window_open_s, record.window_close_s
+        if record.state != "complete" or opened is None or closed is None:
+            mine = np.zeros(len(cell), dtype=bool)
+        else:
+            mine = (cell == record.cell) & (due >= opened) & (due < closed)
+        found.append(_Rows(ok=ok[mine].astype(bool), value=value[mine], tokens=tokens[mine]))
+    return found
+
+
+def _columns(batch: pa.RecordBatch, metric: str) -> tuple[NDArray[Any], ...]:
+    due = batch.column("due_s").to_numpy(zero_copy_only=False)
+    ok = pc.equal(batch.column("outcome").cast(pa.string()), Outcome.OK.value).to_numpy(zero_copy_only=False)
+    arrivals, chunks = batch.column("chunk_s"), batch.column("chunk_tokens")
+    first, last, count = _ends(arrivals)
+    carried = _ends(chunks)[0]
+    said = batch.column("output_tokens").to_numpy(zero_copy_only=False).astype(float)
+    tokens = np.where(said > 0, said, count)  # a server that does not count: chunks stand for tokens in both arms
+    if metric == "ttft":
+        value = first - due
+    elif metric == "tpot":
+        rest = tokens - np.where(np.isnan(carried), 1.0, carried)
+        value = np.divide(last - first, rest, out=np.full(len(due), np.nan), where=rest > 0)
+    else:
+        value = last - due
+    return batch.column("cell").to_numpy(zero_copy_only=False), due, ok, value, tokens
+
+
+def _ends(lists: pa.Array) -> tuple[Floats, Floats, Floats]:
+    """Return first value, last value and length of each list; NaN for an empty one."""
+    offsets = lists.offsets.to_numpy()
+    values = lists.values.to_numpy(zero_copy_only=False).astype(float)
+    count = np.diff(offsets)
+    first, last = np.full(len(count), np.nan), np.full(len(count), np.nan)
+    some = count > 0
+    first[some], last[some] = values[offsets[:-1][some]], values[offsets[1:][some] - 1]
+    return first, last, count.astype(float)
+
+
+def _edges(scrapes: Sequence[Scrape]) -> dict[int, dict[str, float]]:
+    """Return cell → moment → preemptions counted so far."""
+    found: dict[int, dict[str, float]] = defaultdict(dict)
+    for scrape in scrapes:
+        if scrape.moment in ("window_open", "window_close") and PREEMPTIONS in scrape.values:
+            found[scrape.cell][scrape.moment] = scrape.values[PREEMPTIONS]
+    return found
+
+
+def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric: str) -> CellFigure:
+    took_s = (record.idle_wait_s or 0.0) + (max(0.0, record.drained_s - record.started_s) if record.drained_s else 0.0)
+    opened, closed = record.window_open_s, record.window_close_s
+    window_s = closed - opened if opened is not None and closed is not None else 0.0
+    place = CellFigure(arm=record.arm, level=record.level, block=record.block, window_s=window_s, took_s=took_s)
+    if not len(rows.ok):
+        return replace(place, error_ratio=1.0)  # nothing fell due, or the cell was given up
+    rate = float(np.sum(rows.tokens[rows.ok])) / window_s
+    values = rows.value[rows.ok]
+    values = values[~np.isnan(values)]
+    mean = float(np.mean(values)) if len(values) else math.nan
+    return replace(
+        place, figure=rate if metric == "output_tokens_per_s" else mean, output_tokens_per_s=rate,
+        requests=len(values), error_ratio=1.0 - float(np.mean(rows.ok)),
+        preempted=edges.get("window_close", 0.0) > edges.get("window_open", math.inf),
+    )  # fmt: skip

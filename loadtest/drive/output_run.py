@@ -1,0 +1,136 @@
+"""`compare-outputs`: find or start both servers, ask them the same, leave a folder behind; no load is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from loadtest.drive.header import complete_header, make_header
+from loadtest.drive.outputs import DEFAULT_PROMPTS, Asked, Collector, asked_of
+from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
+from loadtest.drive.prepare import Prepared
+from loadtest.drive.turns import Managed
+from loadtest.errors import RunError, UsageError
+from loadtest.record import write_json
+from loadtest.servers.control import Arm, Control
+from loadtest.servers.identity import Identity
+from loadtest.servers.process import start_simulated
+from loadtest.workload.prompts import PromptSource
+
+LOADING_S = 120.0  # of a scenario file
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def compare(prepared: Prepared, tell: Tell) -> Path:
+    """Ask both arms the same prompts and return the folder with run.json and outputs.jsonl.
+
+    Raises UsageError where there are no two arms or no prompts, NotComparable where they are no pair.
+    """
+    if len(prepared.arms) != 2:
+        raise UsageError("compare-outputs compares two servers; give --baseline and --speculative, or a servers file.")
+    given = prepared.experiment.outputs.prompts
+    count = DEFAULT_PROMPTS if given is None else given
+    if not count:
+        raise UsageError("outputs.prompts is 0, so that there is nothing to compare; set it to 1 or more.")
+    asked = _asked(prepared, count)
+    started = datetime.now(UTC)
+    folder = _folder(prepared, started)
+    header = make_header(prepared, "", started, 0) | {"outputs_only": True, "plan_sha256": None}
+    collector = Collector(asked, [arm.name for arm in prepared.arms], prepared.experiment, folder,
+                          f"{started:%Y%m%dT%H%M%S}", tell)  # fmt: skip
+    try:
+        with ExitStack() as stack:
+            met = _ask_all(prepared, folder, stack, collector, tell)
+    except BaseException:
+        if not prepared.choice.starts:  # else the log of a server that did not start lies there
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    identities = {arm.name: identity for arm, identity in met}
+    complete_header(header, [arm for arm, _ in met], identities, _comparability(prepared, met))
+    header["status"], header["ended"] = "complete", datetime.now(UTC).isoformat(timespec="milliseconds")
+    write_json(folder / "run.json", header)
+    return folder
+
+
+def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Collector, tell: Tell) -> list[
+    tuple[Arm, Identity]
+]:  # fmt: skip
+    """Bring every arm up, one at a time where only one can run, and put the prompts to it."""
+    managed = Managed(prepared.choice.starts, folder, tell)
+    stack.callback(managed.stop)
+    met: list[tuple[Arm, Identity]] = []
+    for more, arm in enumerate(prepared.arms):
+        if prepared.world:
+            arm = replace(arm, url=_simulated(prepared, folder, stack, arm.name, more))
+        elif arm.name in prepared.choice.starts:
+            if prepared.choice.restarts:
+                managed.stop()
+            managed.start(arm, 1, 1)
+        known, identity = introduce(arm)
+        refuse_violations(_comparability(prepared, [*met, (known, identity)]))
+        control = Control(known)
+        try:
+            collector.collect(control, known, salted=takes_salt(identity))
+        finally:
+            control.close()
+        met.append((known, identity))
+    return met
+
+
+def _comparability(prepared: Prepared, met: Sequence[tuple[Arm, Identity]]) -> list[dict[str, Any]]:
+    """Return the comparability table once both arms are known: other models give other answers."""
+    if len(met) < 2:
+        return []
+    identities = {arm.name: identity for arm, identity in met}
+    return comparability([arm for arm, _ in met], identities, prepared.options.waive, aa=prepared.choice.aa)
+
+
+def _simulated(prepared: Prepared, folder: Path, stack: ExitStack, name: str, more: int) -> str:
+    seed = prepared.experiment.plan.seed + (more if prepared.choice.aa else 0)
+    origin = prepared.choice.origins[name]
+    process = start_simulated(str(prepared.world), origin, folder, seed=seed, name=name)
+    stack.callback(process.stop)
+    return f"http://127.0.0.1:{process.announced['port']}"
+
+
+def _asked(prepared: Prepared, count: int) -> tuple[Asked, ...]:
+    """Return the prompts: of --prompts, else of the scenario, which a process of its own reads."""
+    seed, options = prepared.experiment.plan.seed, prepared.options
+    if options.prompts:
+        return asked_of(PromptSource(options.prompts), seed, count)
+    command = [sys.executable, "-m", "loadtest.drive.outputs", str(options.scenario), str(seed), str(count)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LOADING_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{options.scenario} was not read within {LOADING_S:g} s.") from error
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2] or f"code {done.returncode}"
+        raise UsageError(said)
+    rows = json.loads(done.stdout.strip().rpartition("\n")[2])  # a scenario may print before it
+    return tuple(Asked(name=row["name"], category=row["category"], messages=tuple(row["messages"])) for row in rows)
+
+
+def _folder(prepared: Prepared, started: datetime) -> Path:
+    out = prepared.options.out
+    for attempt in range(100):
+        more = f"-{attempt + 1}" if attempt else ""
+        folder = out / f"{started:%Y%m%dT%H%M%SZ}-{prepared.options.scenario.stem}-outputs{more}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if not folder.is_dir():
+                break
+            continue
+        except OSError as error:
+            raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
+        return folder
+    raise RunError(f"--out {out} already holds 100 comparisons of this second.")

@@ -1,0 +1,33 @@
+"""Room for the planned load on this machine: every user holds a connection, and each of these takes an open file."""
+
+from __future__ import annotations
+
+import resource
+
+from loadtest.errors import UsageError
+
+BESIDE = 128  # files beside the connections: records, logs, pipes, libraries, scrapes
+
+
+def make_room(users: int, limit: tuple[int, int] | None = None) -> int:
+    """Raise the soft limit of open files as far as `users` need it, and return the one that then holds.
+
+    Child processes inherit it. `limit` stands in for the process's own (soft, hard) in tests. Raises UsageError when
+    the hard limit is too low.
+    """
+    soft, hard = limit or resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = users + BESIDE
+    if _at_least(soft, needed):
+        return soft
+    if not _at_least(hard, needed):
+        raise UsageError(
+            f"{users} users need {needed} open files, and this machine allows a process {hard} (`ulimit -Hn`)."
+            f" Raise that limit, or give lower --levels: up to {max(0, hard - BESIDE)} users fit."
+        )
+    if limit is None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    return needed
+
+
+def _at_least(limit: int, needed: int) -> bool:
+    return limit == resource.RLIM_INFINITY or limit >= needed

@@ -1,0 +1,50 @@
+"""Are both arms asked the same? Seen while the first block runs, so that nobody waits hours for a run that is void."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loadtest.errors import UsageError
+from loadtest.record import Request
+
+MOST = 200_000  # requests that wait for their twin; a block has fewer
+
+Place = tuple[float, int, int]  # level, session, turn
+
+
+class SameBodies:
+    """Passes requests on to where they are kept, and compares the bodies of the first block's pairs."""
+
+    def __init__(self, keep: Callable[[Request], None]) -> None:
+        """Pass every request on to `keep`."""
+        self._keep = keep
+        self._block: int | None = None
+        self._first: dict[Place, tuple[str, str, str]] = {}  # until the twin comes: arm, way of asking, hash
+
+    def keep(self, request: Request) -> None:
+        """Keep a request. Raises UsageError when the other arm was sent another body at its place.
+
+        Requests that ask for token counts in different ways differ by that alone, and are not compared.
+        """
+        self._keep(request)
+        if self._block is None:
+            self._block = request.block
+        if request.block != self._block or not request.body_hash:
+            return
+        place = (request.level, request.session, request.turn)
+        arm, asked, digest = self._first.pop(place, ("", "", ""))
+        if arm in ("", request.arm):
+            if len(self._first) < MOST:
+                self._first[place] = (request.arm, request.asked, request.body_hash)
+        elif asked == request.asked and digest != request.body_hash:
+            raise UsageError(_sentence(request, arm))
+
+
+def _sentence(request: Request, other: str) -> str:
+    named = f" (`{request.category}`)" if request.category else ""
+    return (
+        f"The scenario did not ask both servers the same: session {request.session}, turn {request.turn + 1}{named}, at"
+        f" {request.level:g} users in block {request.block + 1} was one thing for {other} and another for"
+        f" {request.arm}. Draw all that is sent from self.rng() or self.next_session(): Python's own `random`, the"
+        " time and `uuid` differ from one arm to the other."
+    )

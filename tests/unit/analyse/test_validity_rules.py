@@ -1,0 +1,230 @@
+"""The list of rules: each is broken by one case, kept by another, and never passes for want of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from made_run import BASE, SPEC, cell, header, request, table_of
+
+from loadtest.analyse.counters import Deltas
+from loadtest.analyse.rules import CellFacts, Effect, Mark, Unknown
+from loadtest.analyse.run_validity import RULES, RunFacts, twin_requests
+from loadtest.analyse.summary import measure
+from loadtest.analyse.table import derive
+from loadtest.analyse.validity import CELL_RULES
+from loadtest.record import CellRecord, Request, Scrape
+
+GOOD = [request(session=i, body_hash=f"{i:x}", cached_tokens=0) for i in range(20)]
+
+
+def a_cell(rows: Sequence[Request] = GOOD, *, users: int = 1, window: dict[str, float] | None = None,
+           whole: dict[str, float] | None = None, **values: Any) -> CellFacts:  # fmt: skip
+    record = cell(**{"hub_lag_max_s": 0.01, "clock_steps": 0, "suspended_s": 0.0, **values})
+    requests = derive(table_of(rows), [record])
+    return CellFacts(
+        measured=measure(requests, [record])[0], users=users, thinks=False,
+        window=Deltas(counters=window) if window is not None else None,
+        whole=Deltas(counters=whole) if whole is not None else None, rows=requests.cell(record),
+    )  # fmt: skip
+
+
+def twins(count: int = 60, block: int = 0, *, base: dict[str, Any] | None = None,
+          spec: dict[str, Any] | None = None) -> list[Request]:  # fmt: skip
+    """The same requests to both arms, evenly due over the window of 99 to 109 s."""
+    rows = []
+    for i in range(count):
+        due_s = 99.05 + 9.9 * i / count
+        for number, arm, own in ((2 * block, BASE, base or {}), (2 * block + 1, SPEC, spec or {})):
+            made = {name: value(i) if callable(value) else value for name, value in own.items()}
+            decode_s = made.pop("decode_s", 0.1)
+            rows.append(request(**{
+                "cell": number, "arm": arm, "block": block, "session": i, "due_s": due_s, "sent_s": due_s,
+                "body_hash": f"{i:x}", "cached_tokens": 0, "headers_s": due_s + 0.1, "first_visible_s": due_s + 0.1,
+                "end_s": due_s + 0.1 + decode_s, "chunk_s": [due_s + 0.1, due_s + 0.1 + decode_s],
+                "chunk_tokens": [1, 6], **made,
+            }))  # fmt: skip
+    return rows
+
+
+DRAFTS = {"drafts": 50.0, "drafted": 150.0, "accepted": 60.0, "generation_tokens": 130.0, "first_tokens": 10.0,
+          "steps": 60.0}  # fmt: skip
+PLAIN = {"generation_tokens": 130.0, "first_tokens": 10.0, "steps": 120.0}
+PROSE = {"coincidence": 0.01, "words": 5000}
+EQUAL = [{"item": "dtype", "kind": "equal"}]
+
+
+def a_run(rows: Sequence[Request] | None = None, *, base: dict[str, float] = PLAIN, spec: dict[str, float] = DRAFTS,
+          blocks: int = 1, bodies: int = 0, pairs: int = 60, damage: tuple[str, ...] = (), valid: Sequence[int] = (),
+          scrapes: dict[int, list[Scrape]] | None = None, levels: Sequence[float] = (1.0,),
+          cells: Sequence[CellRecord] | None = None, **run: Any) -> RunFacts:  # fmt: skip
+    if cells is None:
+        cells = [cell(2 * block + side, arm=arm, block=block, level=levels[block % len(levels)])
+                 for block in range(blocks) for side, arm in enumerate((BASE, SPEC))]  # fmt: skip
+    requests = derive(table_of(twins() if rows is None else rows), cells)
+    kept = [c for c in cells if not valid or c.cell in valid]
+    return RunFacts(
+        run=header(**{"prompts": PROSE, "comparability": EQUAL, **run}), baseline=BASE, candidate=SPEC, cells=cells,
+        valid=kept, measured=measure(requests, cells), arm_levels=[],
+        counters={BASE: Deltas(counters=base), SPEC: Deltas(counters=spec)}, bodies_differ=bodies, pairs=pairs,
+        damage=damage, requests=requests, scrapes=scrapes or {}, twins=twin_requests(requests.frame, kept, BASE, SPEC),
+    )  # fmt: skip
+
+
+def drafting(first: float, second: float) -> dict[int, list[Scrape]]:
+    """Counts of drafts that grow by so much in the candidate's windows of two blocks."""
+    name = "vllm:spec_decode_num_drafts_total"
+    found = {}
+    for number, growth in ((1, first), (3, second)):
+        found[number] = [
+            Scrape(t_s=at, arm=SPEC, cell=number, moment=moment, values={name: 100.0 + grown})
+            for at, moment, grown in ((99.0, "window_open", 0.0), (109.0, "window_close", growth))
+        ]
+    return found
+
+
+def slow_late(i: int) -> float:
+    """The second half of the window decodes at half the pace, with a little noise."""
+    return (0.1 if i < 30 else 0.2) + 0.001 * (i % 3)
+
+
+NO_REQUESTS: list[Request] = []
+STEADY = [row for block in range(3) for row in twins(block=block)]
+DRIFTING = [row for block in range(3) for row in twins(block=block, spec={"decode_s": slow_late})]
+UNCOUNTED = twins(base={"output_tokens": -1}, spec={"output_tokens": -1})
+UNCACHED = twins(base={"cached_tokens": -1}, spec={"cached_tokens": -1})
+SAME = [request(session=i, body_hash="aa") for i in range(20)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule broken, kept, and without the data it reads."""
+
+    red: Callable[[], Any]
+    green: Callable[[], Any]
+    no_data: Callable[[], Any]
+    invalid: bool | None = None  # what the red case does; None: as the rule's effect says
+
+
+CASES: dict[str, Case] = {
+    "damaged records": Case(
+        lambda: a_cell([*GOOD, GOOD[0]]), a_cell, lambda: a_cell(NO_REQUESTS)),
+    "cell not complete": Case(
+        lambda: a_cell(state="aborted"), a_cell, lambda: a_cell(window_open_s=None, window_close_s=None)),
+    "load not reached": Case(
+        lambda: a_cell(users=10, in_flight_mean=8.9), lambda: a_cell(users=10, in_flight_mean=9.0),
+        lambda: a_cell(in_flight_mean=None), invalid=True),
+    "late sends": Case(
+        lambda: a_cell(lateness_p99_s=0.0111), lambda: a_cell(lateness_p99_s=0.0109),
+        lambda: a_cell(lateness_p99_s=None), invalid=False),
+    "busy client": Case(
+        lambda: a_cell(client_cpu_ratio=0.91), lambda: a_cell(client_cpu_ratio=0.90),
+        lambda: a_cell(client_cpu_ratio=None), invalid=False),
+    "late timers": Case(
+        lambda: a_cell(hub_lag_p99_s=0.0101), lambda: a_cell(hub_lag_p99_s=0.010), lambda: a_cell(hub_lag_p99_s=None),
+        invalid=False),
+    "client stood still": Case(
+        lambda: a_cell(hub_lag_max_s=1.1), lambda: a_cell(hub_lag_max_s=1.0),
+        lambda: a_cell(hub_lag_max_s=None, suspended_s=None)),
+    "wall clock set": Case(
+        lambda: a_cell(clock_steps=1), a_cell, lambda: a_cell(clock_steps=None)),
+    "coalesced chunks": Case(
+        lambda: a_cell(coalesced_ratio=0.06), lambda: a_cell(coalesced_ratio=0.05),
+        lambda: a_cell(coalesced_ratio=None), invalid=False),
+    "failures in the client": Case(
+        lambda: a_cell([*GOOD, request(session=99, outcome="client_error")]), a_cell, lambda: a_cell(NO_REQUESTS)),
+    "errors": Case(
+        lambda: a_cell([*GOOD, request(session=99, outcome="http_error")]), a_cell, lambda: a_cell(NO_REQUESTS)),
+    "preemption": Case(
+        lambda: a_cell(window={"preemptions": 1.0}), lambda: a_cell(window={"preemptions": 0.0}),
+        lambda: a_cell(window={})),
+    "few requests": Case(lambda: a_cell(GOOD[:9]), lambda: a_cell(GOOD[:10]), lambda: a_cell(NO_REQUESTS)),
+    "window too short": Case(
+        lambda: a_cell(window_open_s=99.95, window_close_s=100.05),
+        lambda: a_cell(window_open_s=99.75, window_close_s=100.05),
+        lambda: a_cell([request(session=i, outcome="timeout", chunk_s=[], chunk_tokens=[]) for i in range(20)])),
+    "repeated prompts": Case(
+        lambda: a_cell(SAME), a_cell, lambda: a_cell([request(session=i, body_hash="") for i in range(20)])),
+    "cache hits of first turns": Case(
+        lambda: a_cell([request(session=i, cached_tokens=11) for i in range(20)]),
+        lambda: a_cell([request(session=i, cached_tokens=10) for i in range(20)]),
+        lambda: a_cell([request(session=i, cached_tokens=-1) for i in range(20)])),
+    "foreign traffic": Case(
+        lambda: a_cell(whole={"requests": 21.0}), lambda: a_cell(whole={"requests": 20.0}), lambda: a_cell(whole={}),
+        invalid=True),
+    "counts apart": Case(
+        lambda: a_cell(whole={"generation_tokens": 139.0}), lambda: a_cell(whole={"generation_tokens": 140.0}),
+        lambda: a_cell(whole={})),
+    "not comparable": Case(
+        lambda: a_run(comparability=[{"item": "dtype", "kind": "violation"}]), a_run,
+        lambda: a_run(comparability=[])),
+    "speculation not active": Case(
+        lambda: a_run(spec={**DRAFTS, "drafts": 0.0}), a_run,
+        lambda: a_run(twins(base={"chunk_tokens": []}, spec={"chunk_tokens": []}), spec={}), invalid=True),
+    "baseline speculates": Case(
+        lambda: a_run(base=DRAFTS), a_run, lambda: a_run(base={}), invalid=True),
+    "drafting stops": Case(
+        lambda: a_run(STEADY[:240], blocks=2, levels=(1.0, 2.0), scrapes=drafting(50.0, 0.0)),
+        lambda: a_run(STEADY[:240], blocks=2, levels=(1.0, 2.0), scrapes=drafting(50.0, 1.0)), a_run),
+    "unequal lengths": Case(
+        lambda: a_run(twins(base={"output_tokens": lambda i: 90 + i % 21},
+                            spec={"output_tokens": lambda i: 110 + i % 21})),
+        lambda: a_run(twins(base={"output_tokens": lambda i: 90 + i % 21},
+                            spec={"output_tokens": lambda i: 98 + i % 21})),
+        lambda: a_run(UNCOUNTED), invalid=True),
+    "unequal finish reasons": Case(
+        lambda: a_run(twins(spec={"finish_reason": lambda i: "length" if i % 3 == 0 else "stop"})),
+        lambda: a_run(twins(spec={"finish_reason": lambda i: "length" if i % 20 == 0 else "stop"})),
+        lambda: a_run(twins(29))),
+    "draft does not fit": Case(
+        lambda: a_run(spec={**DRAFTS, "accepted": 1.0}), lambda: a_run(spec={**DRAFTS, "accepted": 1.5}),
+        lambda: a_run(spec=PLAIN)),
+    "cache imbalance": Case(
+        lambda: a_run(twins(base={"cached_tokens": 6}, spec={"cached_tokens": 4})),
+        lambda: a_run(twins(base={"cached_tokens": lambda i: 4 + i % 2}, spec={"cached_tokens": 4})),
+        lambda: a_run(UNCACHED)),
+    "prompts differ": Case(lambda: a_run(bodies=4), a_run, lambda: a_run(pairs=0)),
+    "nothing succeeded": Case(
+        lambda: a_run(twins(spec={"outcome": "timeout", "chunk_s": [], "chunk_tokens": []})), a_run,
+        lambda: a_run(NO_REQUESTS)),
+    "not finished": Case(lambda: a_run(status="aborted"), a_run, lambda: a_run(status=None)),
+    "contradictory records": Case(lambda: a_run(damage=("One.",)), a_run, lambda: a_run(NO_REQUESTS, cells=())),
+    "nothing valid": Case(lambda: a_run(valid=(0,)), a_run, lambda: a_run(NO_REQUESTS, cells=())),
+    "late steps": Case(
+        lambda: a_run(simulated={"world": "default", "late_ratio": {BASE: 0.021}}),
+        lambda: a_run(simulated={"world": "default", "late_ratio": {BASE: 0.02}}),
+        lambda: a_run(simulated={"world": "default"})),
+    "cells left out": Case(lambda: a_run(valid=(0,)), a_run, lambda: a_run(NO_REQUESTS, cells=())),
+    "not steady": Case(
+        lambda: a_run(DRIFTING, blocks=3), lambda: a_run(STEADY, blocks=3), lambda: a_run(STEADY[:120], blocks=1)),
+    "random prompts": Case(
+        lambda: a_run(prompts={"coincidence": 0.0005, "words": 5000}), a_run, lambda: a_run(prompts=None)),
+}  # fmt: skip
+
+
+def test_every_rule_has_its_three_cases() -> None:
+    assert list(CASES) == [rule.name for rule in RULES]
+    assert all(rule.reads and rule.limit for rule in RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_is_broken_kept_and_never_passed_without_data(rule: Any) -> None:
+    case = CASES[rule.name]
+    broken = rule.check(case.red())
+    assert isinstance(broken, Mark), broken
+    expected = {Effect.INVALID: True, Effect.FLAG: False, Effect.EITHER: case.invalid}[rule.effect]
+    assert broken.invalid is expected, broken.sentence
+    assert rule.check(case.green()) is None
+    assert isinstance(rule.check(case.no_data()), Mark | Unknown)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_broken_rule_breaks_no_other_that_invalidates(rule: Any) -> None:
+    """The cases show their own rule: what else they break is only ever a flag, or follows from it."""
+    facts = CASES[rule.name].red()
+    others = CELL_RULES if isinstance(facts, CellFacts) else [r for r in RULES if r.level.value != "cell"]
+    found = {other.name for other in others if isinstance(m := other.check(facts), Mark) and m.invalid}
+    follows = {"cells left out": {"nothing valid"}, "nothing succeeded": set()}
+    assert found - {rule.name} <= follows.get(rule.name, set())

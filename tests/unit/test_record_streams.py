@@ -1,0 +1,103 @@
+"""Requests of a run that was taken up again: every row once, whatever moment a kill struck."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from loadtest.errors import UsageError
+from loadtest.record import Request, RequestWriter, finish_requests, read_plan, read_requests, stream_name
+
+
+def _write(folder: Path, sitting: int, cells: list[int], *, close: bool = True) -> None:
+    writer = RequestWriter(folder / stream_name(sitting))
+    for cell in cells:
+        writer.add(Request(cell=cell, arm="a", level=1.0, block=0, category=f"kind {cell}", due_s=float(cell)))
+    writer.close()
+    if not close:  # a kill: no end mark, and a batch that is cut
+        whole = (folder / stream_name(sitting)).read_bytes()
+        (folder / stream_name(sitting)).write_bytes(whole[:-8] + b"\xff\xff\xff\xff\x10")
+
+
+def _cells(folder: Path) -> list[int]:
+    return read_requests(folder).column("cell").to_pylist()
+
+
+def test_streams_are_read_in_the_order_of_their_sittings(tmp_path):
+    for sitting, cells in ((1, [0, 1]), (2, [2]), (10, [4]), (9, [3])):
+        _write(tmp_path, sitting, cells, close=sitting != 9)
+    assert _cells(tmp_path) == [0, 1, 2, 3, 4]
+    assert read_requests(tmp_path).column("category").to_pylist() == [f"kind {i}" for i in range(5)]
+
+
+def test_the_final_form_holds_all_streams_and_a_later_one_is_added_to_it(tmp_path):
+    _write(tmp_path, 1, [0, 1])
+    finish_requests(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
+    _write(tmp_path, 2, [2])
+    assert _cells(tmp_path) == [0, 1, 2]
+    finish_requests(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
+    assert _cells(tmp_path) == [0, 1, 2]
+
+
+def test_a_kill_before_the_streams_are_removed_counts_nothing_twice(tmp_path):
+    _write(tmp_path, 1, [0, 1])
+    _write(tmp_path, 2, [2])
+    kept = {name: (tmp_path / name).read_bytes() for name in (stream_name(1), stream_name(2))}
+    finish_requests(tmp_path)
+    for name, data in kept.items():
+        (tmp_path / name).write_bytes(data)
+    assert _cells(tmp_path) == [0, 1, 2]
+    _write(tmp_path, 3, [3])
+    assert _cells(tmp_path) == [0, 1, 2, 3]
+    finish_requests(tmp_path)
+    assert _cells(tmp_path) == [0, 1, 2, 3]
+    assert not list(tmp_path.glob("*.arrows"))
+
+
+def test_a_kill_in_the_midst_of_writing_leaves_the_streams(tmp_path):
+    _write(tmp_path, 1, [0, 1])
+    (tmp_path / "requests.parquet.part").write_bytes(b"PAR1 cut")
+    assert _cells(tmp_path) == [0, 1]
+    finish_requests(tmp_path)
+    assert _cells(tmp_path) == [0, 1]
+
+
+def test_only_the_cells_that_stay_are_kept(tmp_path):
+    _write(tmp_path, 1, [0, 1, 2, 1])
+    finish_requests(tmp_path, kept={0, 2})
+    assert _cells(tmp_path) == [0, 2]
+    finish_requests(tmp_path, kept=set())
+    assert _cells(tmp_path) == []
+
+
+def test_a_parquet_file_of_an_older_version_is_its_stream(tmp_path):
+    _write(tmp_path, 1, [0, 1])
+    pq.write_table(read_requests(tmp_path), tmp_path / "requests.parquet")
+    assert _cells(tmp_path) == [0, 1]
+
+
+def test_other_files_are_no_streams(tmp_path):
+    _write(tmp_path, 1, [0])
+    shutil.copy(tmp_path / "requests.arrows", tmp_path / "requests-copy.arrows")
+    assert _cells(tmp_path) == [0]
+
+
+def test_a_plan_that_grew_is_read_as_far_as_the_header_says(tmp_path):
+    lines = [f'{{"cell":{i},"block":0,"level":{i + 1}.0,"arm":"a"}}\n' for i in range(3)]
+    (tmp_path / "plan.jsonl").write_text("".join(lines))
+    told = {"plan_cells": 2, "plan_sha256": _sha256("".join(lines[:2]))}
+    assert [cell.cell for cell in read_plan(tmp_path, told)] == [0, 1]
+    with pytest.raises(UsageError, match="is not the plan of this run"):
+        read_plan(tmp_path, told | {"plan_cells": 3})
+    with pytest.raises(UsageError, match="is not the plan of this run"):
+        read_plan(tmp_path, told | {"plan_cells": None})
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
