@@ -34,6 +34,7 @@ from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
 from loadtest.drive.same_bodies import SameBodies
 from loadtest.drive.stages import coarse
+from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, stream_name
 from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive
@@ -268,6 +269,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)  # what a scenario prints must not mix with the progress lines
     tell = _teller(out)
     ask_for_priority()
+    keep_pandas_out()
     try:
         driver = Driver(read_job(Path(arguments[0])), tell)
     except LoadtestError as error:

@@ -123,13 +123,23 @@ def _ttft(view: View) -> Tile | None:
     depth = worst.statistic if worst.statistic in DEPTHS else "p50"
     pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
     detail = f"at {words.level(worst.level)}, the worst level"
-    if all(words.known(value) for value in pair):
+    ratio = worst.ratio
+    if words.known(ratio.low) and words.known(ratio.high):
+        detail = f"[{words.change(ratio.low)}, {words.change(ratio.high)}] {detail}"
+    if _agree(ratio.value, *pair):
         detail += f": {words.time(pair[0])} against {words.time(pair[1])}"
     broken = [guard.level for guard in guards if guard.finding is Finding.BROKEN]
     if broken:
         detail += f"; guard broken at {words.levels(broken)}"
     label = f"Time to first token, {words.plain(worst.statistic) or 'tail'}"
     return Tile(label=label, value=words.change(worst.ratio.value), detail=detail, tone="bad" if broken else "")
+
+
+def _agree(ratio: float | None, candidate: float | None, baseline: float | None) -> bool:
+    """Return whether pooled percentiles lean the way of the paired ratio: of few requests they may not."""
+    if ratio is None or candidate is None or baseline is None:
+        return False
+    return (ratio - 1) * (candidate - baseline) >= 0
 
 
 def _peak(view: View) -> Tile | None:

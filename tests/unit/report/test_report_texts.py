@@ -5,6 +5,7 @@ import pytest
 import report_example as example
 from rich.console import Console
 
+from loadtest.report import answer
 from loadtest.report.markdown import quiet, summary, write_summary
 from loadtest.report.progress import Progress
 from loadtest.report.terminal import print_summary
@@ -154,3 +155,12 @@ def test_progress_before_the_first_cell():
     assert out.getvalue() == (
         "note: prompts: 3 left out\ncalibrating the client against the built-in null server, 64 users\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "candidate", "baseline", "shown"),
+    [(1.2, 0.6, 0.5, True), (1.2, 0.5, 0.6, False), (0.9, 0.5, 0.6, True), (None, 0.5, 0.6, False),
+     (1.1, None, 0.6, False)],
+)  # fmt: skip
+def test_pooled_times_stand_beside_a_ratio_only_where_they_lean_its_way(ratio, candidate, baseline, shown):
+    assert answer._agree(ratio, candidate, baseline) is shown
