@@ -1,4 +1,4 @@
-"""Arrow without pandas: the driver never needs it, and importing it takes 40 MB and a second without reading streams."""
+"""Arrow without pandas: the driver never needs it, and importing it costs 40 MB and a second without reading."""
 
 from __future__ import annotations
 
