@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from loadtest.analyse import wording
-from loadtest.analyse.compare import Curve, Pairs
+from loadtest.analyse.compare import Curve, Pairs, together
 from loadtest.analyse.findings import Noise
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.results import Answer, Decision
@@ -60,7 +60,7 @@ def judge_against_itself(run: Mapping[str, Any], curve: Curve, metric: str, leve
         answer=Answer.MEASURED,
         exit_code=int(ExitCode.PASS),
         headline=headline,
-        second=_apart(curve) or _covers(curve),
+        second=_apart(together(curve)) or _covers(curve),
         reasons=() if restarted or run.get("simulated") else (ONE_START,),
     )
 
@@ -69,7 +69,7 @@ ONE_START = "Each arm was started once: how starts differ from each other is not
 
 
 def _apart(curve: Curve) -> str:
-    """Name the levels at which the interval leaves out 1."""
+    """Name the levels at which the interval, of all levels together, leaves out 1."""
     found = [
         f"{wording.ratio(curve.ratio(float(level)))} at {wording.users(float(level))}"
         for level, mean, half in zip(curve.levels, curve.mean, curve.half, strict=True)
@@ -84,4 +84,4 @@ def _apart(curve: Curve) -> str:
 
 
 def _covers(curve: Curve) -> str:
-    return "Every interval holds 1.00." if len(curve.levels) and not np.isnan(curve.half).all() else ""
+    return "All intervals together hold 1.00." if len(curve.levels) and not np.isnan(curve.half).all() else ""

@@ -83,6 +83,15 @@ def fit_curve(
     )
 
 
+def together(curve: Curve) -> Curve:
+    """Return the curve with intervals that all hold at once with its confidence (Bonferroni over its levels)."""
+    if not len(curve.levels):
+        return curve
+    samples = {float(level): sample.tolist() for level, sample in zip(curve.levels, curve.samples, strict=True)}
+    each = 1 - (1 - curve.confidence) / len(curve.levels)
+    return fit_curve(samples, restarted=curve.restarted, confidence=each)
+
+
 def paired(figures: Figures, baseline: str, candidate: str, metric: str) -> dict[float, list[tuple[float, float]]]:
     """Return, by level, the figures (baseline, candidate) of the blocks where both exist."""
     pairs: dict[float, list[tuple[float, float]]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from loadtest.analyse import wording
 from loadtest.analyse.breakeven import Translation, break_even, leading_limit, translated
-from loadtest.analyse.compare import Curve
+from loadtest.analyse.compare import Curve, together
 from loadtest.analyse.guards import Rows
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.remarks import growth_remark, second_sentence, would_settle
@@ -68,6 +68,28 @@ def level_state(evidence: Evidence, level: float) -> str:
     return PAYS
 
 
+def level_states(evidence: Evidence) -> list[str]:
+    """Return the state of every level, such that any of them says "pays" wrongly with at most the intervals' own error.
+
+    Of many levels some interval errs by chance. A claim therefore either begins at the lowest level and goes on level
+    by level (a fixed sequence of tests: each is asked only when those before it held, so that none costs the others
+    confidence), or rests on a level whose interval holds for all levels together. Half of the error, the side that
+    matters, is spent on each.
+    """
+    states = [level_state(evidence, level) for level in evidence.levels]
+    curve, threshold = together(evidence.curve), 1 + evidence.rules.min_gain
+    start = 0
+    while start < len(states):
+        stop = start
+        while stop < len(states) and states[stop] == PAYS:
+            stop += 1
+        lows = [curve.ratio(level).low for level in evidence.levels[start:stop]]
+        if start and not any(low is not None and low > threshold for low in lows):
+            states[start:stop] = [OPEN] * (stop - start)
+        start = max(stop, start + 1)
+    return states
+
+
 def answer_of(states: Sequence[str]) -> Answer:
     """Turn the levels' states, in ascending order of load, into an answer."""
     if PAYS not in states:
@@ -80,7 +102,7 @@ def answer_of(states: Sequence[str]) -> Answer:
 
 def decide(evidence: Evidence) -> Decision:
     """Judge a valid comparison."""
-    states = [level_state(evidence, level) for level in evidence.levels]
+    states = level_states(evidence)
     answer = answer_of(states)
     limit = _limit(evidence, states, answer)
     even = break_even(evidence.curve, evidence.rules.metric)
@@ -213,6 +235,9 @@ def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
             found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} has no interval.")
         elif ratio.low <= threshold:
             found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
-        else:
+        elif missing:
             found.append(f"At {wording.users(level)} {' and '.join(missing)}.")
+        else:
+            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} is beyond {threshold:.2f}, but"
+                         f" not surely so when {len(evidence.levels)} levels are looked at.")  # fmt: skip
     return tuple(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from loadtest.drive.budget import level_s
 from loadtest.drive.early_end import Looks
+from loadtest.drive.folder import has_requests, make_folder, remove_if_empty
 from loadtest.drive.header import boot_id, complete_header, make_header
 from loadtest.drive.job import Job
 from loadtest.drive.late_steps import LateSteps
@@ -30,7 +30,7 @@ from loadtest.drive.room import make_room
 from loadtest.drive.truth import agreement, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
-from loadtest.record import GIVEN_UP, finish_requests, read_requests, request_streams, write_json
+from loadtest.record import GIVEN_UP, finish_requests, read_requests, write_json
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed
@@ -38,7 +38,6 @@ from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
 NULL = "null"  # the world, and the arm, of the server that calibrates the client
-FREE_BYTES = 100 * 2**20
 
 
 def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
@@ -48,7 +47,7 @@ def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
     """
     make_room(int(max(prepared.experiment.load.levels)))
     started, origin_ns = datetime.now(UTC), time.perf_counter_ns()
-    folder = _make_folder(prepared.options.out, started, prepared.options.scenario.stem)
+    folder = make_folder(prepared.options.out, started, prepared.options.scenario.stem)
     try:
         with ExitStack() as stack:
             held = stack.enter_context(holding(folder))
@@ -56,14 +55,14 @@ def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
     except OSError as error:
         raise unwritable(folder, error) from error
     except LoadtestError as error:
-        _remove_if_empty(folder, error.log if isinstance(error, StartFailed) else None)
+        remove_if_empty(folder, error.log if isinstance(error, StartFailed) else None)
         raise
     except KeyboardInterrupt:
-        if _remove_if_empty(folder):
+        if remove_if_empty(folder):
             raise Interrupted("Stopped before the first request; nothing was measured.") from None
         raise Interrupted(f"Stopped. What was measured is in {folder}: loadtest report {folder}") from None
     except Exception:  # our own mistake; it leaves no empty folder behind
-        _remove_if_empty(folder)
+        remove_if_empty(folder)
         raise
 
 
@@ -82,43 +81,6 @@ def go_on(resumed: Resumed, tell: Tell) -> Path:
         raise unwritable(folder, error) from error
     except KeyboardInterrupt:
         raise Interrupted(f"Stopped. What was measured is in {folder}: loadtest report {folder}") from None
-
-
-def _make_folder(out: Path, started: datetime, name: str) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # a file, a link that leads nowhere, a place that is not ours
-        raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
-    for attempt in range(100):
-        folder = out / f"{started:%Y%m%dT%H%M%SZ}-{name}{f'-{attempt + 1}' if attempt else ''}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
-        free = shutil.disk_usage(folder).free
-        if free < FREE_BYTES:
-            folder.rmdir()
-            raise UsageError(f"--out {out} has {free / 2**20:.0f} MiB free; a run needs at least 100 MiB.")
-        return folder
-    raise UsageError(f"--out {out} already holds 100 runs of this second.")
-
-
-def _remove_if_empty(folder: Path, keep: Path | None = None) -> bool:
-    """Remove the folder of a run that measured nothing, all but the log to keep; return whether it was one.
-
-    A folder that holds requests stays, in whichever form they are.
-    """
-    if _has_requests(folder):
-        return False
-    if keep is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        return True
-    for path in folder.iterdir():
-        if path.name != keep.name:
-            path.unlink(missing_ok=True)
-    return True
 
 
 class _Run:
@@ -282,7 +244,7 @@ class _Run:
 
     def _conclude(self, last: dict[str, Any], failure: LoadtestError | None, origin_ns: int) -> Path:
         """Complete the records, or say why there are none."""
-        measured, interrupted = _has_requests(self._folder), last["state"] == "interrupted"
+        measured, interrupted = has_requests(self._folder), last["state"] == "interrupted"
         if not measured:
             if interrupted:
                 raise Interrupted("Stopped before the first request; nothing was measured.")
@@ -329,11 +291,6 @@ class _Run:
         finish_requests(folder)
         for name in ("job.json", f"server-{NULL}.log", f"truth-{NULL}.jsonl"):
             (folder / name).unlink(missing_ok=True)
-
-
-def _has_requests(folder: Path) -> bool:
-    there = (folder / "requests.parquet").exists() or any(request_streams(folder))
-    return there and read_requests(folder).num_rows > 0
 
 
 def _of_cells(requests: pa.Table, cells: Collection[int]) -> pa.ChunkedArray:

@@ -31,7 +31,7 @@ def test_the_smallest_effect_is_the_half_width_of_the_interval():
         "A/A: two starts of baseline differ by at most 2.02 % by end-to-end time (4 to 16 users);"
         " smallest effect this set-up can claim: 4.4 %."
     )
-    assert decision.second == "Every interval holds 1.00."
+    assert decision.second == "All intervals together hold 1.00."
     assert (decision.answer, decision.exit_code, decision.reasons) == (Answer.MEASURED, 0, ())
 
 

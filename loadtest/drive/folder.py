@@ -1,0 +1,56 @@
+"""The folder of a run: made before anything is sent, and gone again where nothing was measured."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from loadtest.errors import UsageError
+from loadtest.record import read_requests, request_streams
+
+FREE_BYTES = 100 * 2**20
+
+
+def make_folder(out: Path, started: datetime, name: str) -> Path:
+    """Make the folder of a run that starts now. Raises UsageError where there is no place for one."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # a file, a link that leads nowhere, a place that is not ours
+        raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
+    for attempt in range(100):
+        folder = out / f"{started:%Y%m%dT%H%M%SZ}-{name}{f'-{attempt + 1}' if attempt else ''}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
+        free = shutil.disk_usage(folder).free
+        if free < FREE_BYTES:
+            folder.rmdir()
+            raise UsageError(f"--out {out} has {free / 2**20:.0f} MiB free; a run needs at least 100 MiB.")
+        return folder
+    raise UsageError(f"--out {out} already holds 100 runs of this second.")
+
+
+def remove_if_empty(folder: Path, keep: Path | None = None) -> bool:
+    """Remove the folder of a run that measured nothing, all but the log to keep; return whether it was one.
+
+    A folder that holds requests stays, in whichever form they are.
+    """
+    if has_requests(folder):
+        return False
+    if keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+    for path in folder.iterdir():
+        if path.name != keep.name:
+            path.unlink(missing_ok=True)
+    return True
+
+
+def has_requests(folder: Path) -> bool:
+    """Return whether a run's folder holds a request, in whichever form."""
+    there = (folder / "requests.parquet").exists() or any(request_streams(folder))
+    return there and read_requests(folder).num_rows > 0
