@@ -17,6 +17,7 @@ ladder=(--levels '1,4,8,16,32,64,128' --blocks 4)
 short=(--levels '4,16,32,48,64' --blocks 3 --window 3s --set window.min_requests=1 --set generation.max_tokens=64
   --set load.think_time=0)
 read -r -a ports <<<"${PORTS:-8010 8011}" # those of docker-compose.yml; servers without Docker may have others
+[ "${#ports[@]}" -eq 2 ] || { echo "gpu.sh: PORTS is '${PORTS:-}'; it must be two ports, such as '8010 8011'." >&2; exit 2; }
 names=(baseline speculative)
 start_limit_s=${START_LIMIT_S:-3600}
 

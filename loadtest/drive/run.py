@@ -107,6 +107,7 @@ class _Run:
         self._managed = Managed(prepared.choice.starts, folder, tell)
         self._late_steps = LateSteps()
         stack.callback(self._managed.stop)
+        self._managed.refuse_what_cannot_start(prepared.arms)
         if prepared.world:
             for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
                 self._arms[name] = replace(self._arms[name], url=self._simulated(prepared.world, origin, name, seed))

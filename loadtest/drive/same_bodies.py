@@ -7,7 +7,7 @@ from collections.abc import Callable
 from loadtest.errors import UsageError
 from loadtest.record import Request
 
-MOST = 200_000  # requests that wait for their twin; a block has fewer
+MOST = 20_000  # requests that wait for their twin; one that finds no room is not compared
 
 Place = tuple[float, int, int]  # level, session, turn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError
 from loadtest.servers.control import Arm, server_named
 from loadtest.servers.file import Start
 from loadtest.servers.identity import Identity
-from loadtest.servers.managed import ManagedServer
+from loadtest.servers.managed import ManagedServer, refuse_missing_program, refuse_taken_port
 
 Tell = Callable[[dict[str, Any]], None]
 Meet = Callable[[Arm, Identity], None]
@@ -28,6 +28,13 @@ class Managed:
         """Start nothing yet; `starts` says how, by arm."""
         self._starts, self._folder, self._tell = starts, folder, tell
         self._up: dict[str, ManagedServer] = {}
+
+    def refuse_what_cannot_start(self, arms: Iterable[Arm]) -> None:
+        """Raise UsageError when a port is in use or a program is missing, before any server is started."""
+        for arm in arms:
+            if arm.name in self._starts:
+                refuse_taken_port(arm)
+                refuse_missing_program(arm, self._starts[arm.name])
 
     def start(self, arm: Arm, number: int, total: int) -> None:
         """Start an arm for the `number`-th time (from 1) of `total`, and wait for its health. Raises UsageError."""

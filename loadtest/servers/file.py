@@ -32,6 +32,7 @@ from loadtest.servers.control import Arm
 from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
 from loadtest.settings import choice, flag, key, positive_s, shown, strings, text, whole
 
+LEAST_INHERITED = 8  # characters of a secret that a server has from the shell: shorter words are in any log
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -229,19 +230,25 @@ class _Reader:
         )  # fmt: skip
 
     def _start(self, name: str, table: ArmTable) -> Start:
-        fill = self._fill_for(name, table)
+        fill, where = self._fill_for(name, table), f"arms.{name}"
         command = tuple(fill(word, "start") for word in table.start)
         stop = tuple(fill(word, "stop") for word in table.stop)
         env = {variable: fill(value, "env") for variable, value in table.env.items()}
+        for item, words in (("start", command), ("stop", stop), ("env", (*env, *env.values()))):
+            if any("\0" in word for word in words):
+                raise self._fail(where, item, f"{where}.{item} holds a NUL character, which no command can take.")
+        if wrong := next((variable for variable in env if not variable or "=" in variable), None):
+            raise self._fail(where, "env", f"{where}.env names a variable {wrong!r}; a name has no `=`.")
         cwd = fill(table.cwd, "cwd")
         folder = self._path.parent / cwd if cwd else None
         if folder is not None and not folder.is_dir():
-            raise self._fail(f"arms.{name}", "cwd", f"arms.{name}.cwd is {cwd!r}; there is no such folder.")
+            raise self._fail(where, "cwd", f"{where}.cwd is {cwd!r}; there is no such folder.")
         held = [self._environment.get(variable, "") for variable in (table.api_key_env, *table.headers_env.values())]
         held += [value for variable, value in env.items() if is_secret(variable)]
+        held += [v for name, v in self._environment.items() if is_secret(name) and len(v) >= LEAST_INHERITED]
         held += [words[i].partition("=")[2] or words[i] for words in (command, stop) for i in secret_words(words)]
         return Start(command=command, stop=stop, env=env, cwd=folder, ready_s=table.ready_s, stop_s=table.stop_s,
-                     health=table.health, secrets=tuple(value for value in held if value))  # fmt: skip
+                     health=table.health, secrets=tuple(dict.fromkeys(value for value in held if value)))  # fmt: skip
 
 
 def _metrics_url(word: str, named: str) -> str:

@@ -1,9 +1,9 @@
 """Keeps one server: starts it in a session of its own, and ends it with its children when told, or left, by the parent.
 
-`python -m loadtest.servers.keeper LOG` reads one JSON line {"command", "stop", "env", "cwd", "stop_s"} from its stdin,
-starts the command with its output in LOG, and says {"event": "started", "pid"} and {"event": "ended", "code", "asked"}
-on its stdout. It ends the server when its stdin ends, whatever became of the parent: a killed process cannot clean up,
-but its pipe closes.
+`python -m loadtest.servers.keeper LOG` reads one JSON line {"command", "stop", "env", "cwd", "stop_s", "secrets"} from
+its stdin, starts the command with its output in LOG, and says {"event": "started", "pid"} and {"event": "ended",
+"code", "asked"} on its stdout. It ends the server when its stdin ends, whatever became of the parent: a killed process
+cannot clean up, but its pipe closes.
 
 Small on purpose: it must start quickly and outlive everything else.
 """
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+STOP_KILL_S = 1.0  # a `stop` that took too long has this long after TERM
 KILL_S = 5.0  # what was killed disappears within this time, or hangs in the kernel
 POLL_S = 0.05
 LINUX = sys.platform == "linux"
@@ -106,14 +107,27 @@ def clear_away(spec: dict[str, Any], log: Path) -> None:
     """Run the command for what outlives a server, such as a container, for at most `stop_s` seconds."""
     if not spec.get("stop"):
         return
-    with log.open("ab") as out, contextlib.suppress(subprocess.TimeoutExpired):
+    with log.open("ab") as out:
         try:
-            subprocess.run(
+            process = subprocess.Popen(
                 spec["stop"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=spec["env"],
-                cwd=spec["cwd"], timeout=float(spec["stop_s"]), check=False,
+                cwd=spec["cwd"], start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             out.write(f"loadtest: `stop` could not be run: {error.strerror}\n".encode())
+            return
+        deadline = time.monotonic() + float(spec["stop_s"])
+        while not _has_ended(process) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        end_all(process.pid, STOP_KILL_S)  # with its children, whether it ended or not
+        process.wait()
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a process has ended, without waiting for it: its id stays taken."""
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class Keeper:
@@ -142,7 +156,7 @@ class Keeper:
 
     def watch(self) -> None:
         """Return when the server has ended by itself, or is to be ended."""
-        while not self._server_ended():
+        while not _has_ended(self._process):
             ready, _, _ = select.select([0, self._awake], [], [])
             if self._awake in ready:
                 numbers = os.read(self._awake, 512)
@@ -152,11 +166,6 @@ class Keeper:
                 self._asked = True
             if self._asked:
                 return
-
-    def _server_ended(self) -> bool:
-        if not hasattr(os, "waitid"):
-            return self._process.poll() is not None
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _reap_strangers(self) -> None:
         """Wait for orphans that came to this process, but not for the server: its id must stay taken."""
@@ -172,7 +181,12 @@ class Keeper:
         ancestor = os.getpid() if LINUX else None  # elsewhere `ps` itself would be a descendant
         end_all(self.pid, float(self._spec["stop_s"]), ancestor, self._reap_strangers)
         clear_away(self._spec, self._log)
-        return {"event": "ended", "code": self._process.wait(), "asked": self._asked}
+        code = self._process.wait()
+        if self._spec.get("secrets"):  # the parent cleans the log as well, if it lives
+            from loadtest.servers.hiding import clean
+
+            clean(self._log, self._spec["secrets"])
+        return {"event": "ended", "code": code, "asked": self._asked}
 
 
 def _children(parent: int) -> list[int]:
@@ -223,8 +237,9 @@ def main() -> int:
         _prctl(_SET_CHILD_SUBREAPER, 1)
     try:
         keeper = Keeper(json.loads(line), Path(sys.argv[1]))
-    except OSError as error:
-        _tell({"event": "refused", "reason": f"{error.filename or 'the command'}: {error.strerror}"})
+    except (OSError, ValueError) as error:
+        said = f"{error.filename or 'the command'}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        _tell({"event": "refused", "reason": said})
         return 1
     _tell({"event": "started", "pid": keeper.pid})
     keeper.watch()

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -68,7 +69,8 @@ class ManagedServer:
     def _spec(self) -> dict[str, Any]:
         start = self._start
         return {"command": list(start.command), "stop": list(start.stop), "env": dict(os.environ) | start.env,
-                "cwd": str(start.cwd or Path.cwd()), "stop_s": start.stop_s}  # fmt: skip
+                "cwd": str(start.cwd or Path.cwd()), "stop_s": start.stop_s,
+                "secrets": list(start.secrets)}  # fmt: skip
 
     def wait_until_healthy(self, tell: Tell) -> float:
         """Wait until it answers its health path; return the seconds since its start. Raises StartFailed."""
@@ -155,10 +157,18 @@ class ManagedServer:
         return without(self._start.secrets, "\n".join(text.rstrip().splitlines()[-lines:]))
 
     def stop(self) -> None:
-        """End it and its children, and return once they have ended."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is None:
-            return
+        """End it and its children, and return once they have ended, also when Ctrl-C is pressed meanwhile."""
+        interrupted: KeyboardInterrupt | None = None
+        while self._keeper is not None:
+            try:
+                self._end(self._keeper)
+                self._keeper = None
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+    def _end(self, keeper: subprocess.Popen[bytes]) -> None:
         try:
             words, _ = keeper.communicate(timeout=2 * (self._start.stop_s + KILL_S))  # closes its stdin
         except subprocess.TimeoutExpired:
@@ -183,6 +193,14 @@ def _own_path() -> str:
     own = str(Path(__file__).parents[2])
     given = os.environ.get("PYTHONPATH", "")
     return f"{own}{os.pathsep}{given}" if given else own
+
+
+def refuse_missing_program(arm: Arm, start: Start) -> None:
+    """Raise UsageError when the first word of an arm's command is no program."""
+    word, path = start.command[0], (os.environ | start.env).get("PATH")
+    found = str((start.cwd or Path.cwd()) / word) if os.sep in word else word
+    if shutil.which(found, path=path) is None:
+        raise UsageError(f"{server_named(arm.name).capitalize()} cannot be started: there is no program {word!r}.")
 
 
 def refuse_taken_port(arm: Arm) -> None:

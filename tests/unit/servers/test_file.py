@@ -129,6 +129,8 @@ ARM = "[arms.a]\nrole = 'baseline'\nurl = 'http://a:1'\n"
         (ARM + "start = []\n", ["line 4: arms.a.start is empty"]),
         (ARM + "start = ['x']\nstop = []\n", ["line 5: arms.a.stop is empty"]),
         (ARM + "stop = ['x']\n", ["line 4: arms.a.stop ends what arms.a.start left; there is no arms.a.start"]),
+        (ARM + 'start = ["x", "a\\u0000b"]\n', ["line 4: arms.a.start holds a NUL character"]),
+        (ARM + "start = ['x']\nenv = {'A=B' = '1'}\n", ["line 5: arms.a.env names a variable 'A=B'"]),
         (ARM + "cwd = 'nowhere'\n" + "start = ['x']\n", ["line 4: arms.a.cwd is 'nowhere'; there is no such folder"]),
         (ARM + "start = ['{pyhton}']\n", ["line 4: arms.a.start names {pyhton}", "Did you mean `python`?", "host"]),
         (ARM + "model = '${MODEL_DIR}'\n", ["line 4: arms.a.model needs MODEL_DIR, which is not set"]),

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
 from loadtest.servers.file import Start
 from loadtest.servers.keeper import members, processes
-from loadtest.servers.managed import ManagedServer, StartFailed, refuse_taken_port
+from loadtest.servers.managed import ManagedServer, StartFailed, refuse_missing_program, refuse_taken_port
 
 SERVES = """
 import http.server, sys
@@ -225,3 +226,54 @@ def test_a_killed_keeper_still_clears_away(server, tmp_path):
     os.kill(keeper, signal.SIGKILL)
     one.stop()
     assert (tmp_path / "cleared").exists()
+
+
+def test_ctrl_c_while_a_server_ends_waits_for_its_end_and_cleans_its_log(server, tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        SERVES.replace(
+            "import http.server, sys",
+            """
+import http.server, signal, sys, time
+def ends(*_):
+    time.sleep(1.5)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, ends)
+print("my token is hf-canary-1", flush=True)
+""",
+        )
+    )
+    one = server(sys.executable, str(slow), "{port}", stop_s=8.0, secrets=("hf-canary-1",))
+    one.launch()
+    one.wait_until_healthy(lambda event: None)
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        one.stop()
+    assert one.ended
+    assert _gone(one.pid or 0)
+    assert "my token is (hidden)" in one.log.read_text()
+
+
+def test_the_keeper_cleans_the_log_when_nobody_else_is_left(server):
+    one = _serving(server, "hf-canary-2", secrets=("hf-canary-2",))
+    assert "hf-canary-2" in one.log.read_text()
+    one._keeper.stdin.close()  # as when the run was killed
+    one._keeper.stdin = None
+    assert one._keeper.wait(20) == 0
+    assert "hf-canary-2" not in one.log.read_text()
+
+
+def test_what_a_stop_command_started_ends_with_it(server, tmp_path):
+    pids = tmp_path / "pids"
+    one = _serving(
+        server, stop=("sh", "-c", f"sleep 771 & echo $! >> {pids}; sleep 772 & echo $! >> {pids}; wait"), stop_s=0.5
+    )
+    one.stop()
+    assert all(_gone(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_missing_program_is_refused(server):
+    one = server("no-such-program", "{port}")
+    with pytest.raises(UsageError, match="The mine server cannot be started: there is no program 'no-such-program'"):
+        refuse_missing_program(one.arm, one._start)
+    refuse_missing_program(one.arm, server(sys.executable)._start)
