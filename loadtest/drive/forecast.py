@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loadtest.drive.asking import PAIRS, short_cells
 from loadtest.drive.budget import START_UP_S, plan_s, words
+from loadtest.drive.outputs import wanted_in_run
 from loadtest.drive.plan import Cell, cell_duration_s
 from loadtest.drive.prepare import REQUEST_S, SIMULATED_REQUEST_S, Prepared, terms_of
 from loadtest.drive.slo_check import BOUND_NEEDS, objective_words
@@ -47,9 +48,14 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
     elif arms == 1:
         sentences.append(f"Intervals: {blocks} blocks per level.")
     else:
-        freedom = (blocks - 1) * len(levels)
+        freedom = _freedom(blocks, len(levels), restarted=starts > arms)
         sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")
     return sentences
+
+
+def _freedom(blocks: int, levels: int, *, restarted: bool) -> int:
+    """Return the degrees of freedom of the intervals: the levels of one start share its luck and add none."""
+    return (blocks - 1) * (1 if restarted else levels)
 
 
 def _starting(starts: int) -> str:
@@ -69,7 +75,8 @@ def announcement(prepared: Prepared, cells: Sequence[Cell]) -> list[str]:
         order = _order(cells)
         sentences.insert(1, f"One server at a time: {_count(len(order), 'start')}, {' '.join(order)}.")
     sentences += objective_words(prepared.experiment)
-    return [prepared.found, *sentences, *_price_words(prepared, cells, request_s), *_budget_words(prepared)]
+    before = [*_answer_words(prepared, request_s), *_price_words(prepared, cells, request_s)]
+    return [prepared.found, *sentences, *before, *_budget_words(prepared)]
 
 
 def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list[str]:
@@ -87,7 +94,8 @@ def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list
     ]
     if blocks == 1:
         return [*sentences, NO_INTERVAL]
-    pairs = f"{blocks} paired ratios per level, about {(blocks - 1) * RESERVED_LEVELS} degrees of freedom"
+    freedom = _freedom(blocks, RESERVED_LEVELS, restarted=prepared.choice.restarts)
+    pairs = f"{blocks} paired ratios per level, about {freedom} degrees of freedom"
     return [*sentences, f"In reach: up to what load it pays, and its break-even, each with an interval ({pairs})."]
 
 
@@ -97,6 +105,19 @@ def _budget_words(prepared: Prepared) -> list[str]:
     budget = f"Budget: {words(prepared.budget_s)}, start-up, checks and waiting included."
     begun = "A block is begun only if it will end in time; what has ended by then is judged."
     return [f"{budget} {prepared.fitted} {begun}"]
+
+
+def _answer_words(prepared: Prepared, request_s: float) -> list[str]:
+    """Announce the prompts by which answers are compared; whether a server is simulated is not known yet."""
+    count = wanted_in_run(prepared, {})
+    if not count:
+        return []
+    times = 3 if prepared.experiment.generation.temperature == 0 else 4
+    sentence = (
+        f"Before them {_count(count, 'prompt')} go to both servers one by one, to the baseline twice, to compare"
+        f" answers: about {words(times * count * request_s)} (simulated servers: none; --set outputs.prompts=0: none)."
+    )
+    return [sentence]
 
 
 def _price_words(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list[str]:

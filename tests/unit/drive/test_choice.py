@@ -173,7 +173,14 @@ def test_four_pairs_of_starts_unless_asked_otherwise(options, values, blocks):
 
 def test_the_time_of_the_starts_is_in_the_forecast(options):
     prepared = prepare(options(), {})
-    found, shape, order, time, *_ = announcement(prepared, prepared.cells())
+    found, shape, order, time, *others = announcement(prepared, prepared.cells())
+    # the two levels of one start share its luck
+    assert "Intervals: 4 paired ratios per level, 3 degrees of freedom over all levels." in others
+    # three answers to each of 40 prompts, of a second each
+    assert (
+        "Before them 40 prompts go to both servers one by one, to the baseline twice, to compare answers: about 2 min"
+        " (simulated servers: none; --set outputs.prompts=0: none)."
+    ) in others
     assert "baseline at http://127.0.0.1:1 (started by this run) and draft at" in found
     assert shape == "16 cells: 2 arms × 2 levels (1, 4 users) × 4 blocks."
     assert order == ("One server at a time: 8 starts, baseline draft draft baseline draft baseline baseline draft.")
