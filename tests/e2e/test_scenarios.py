@@ -84,7 +84,10 @@ def cached_ratios(command: Command) -> list[float]:
     return ratios
 
 
-@pytest.mark.parametrize("name", sorted(CATEGORIES))
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("mix", "rag") else pytest.param(name, marks=pytest.mark.nightly) for name in sorted(CATEGORIES)],
+)
 def test_every_scenario_runs_against_the_pair(loadtest: Starter, pair: tuple[Server, Server], name: str) -> None:
     command = short(loadtest, pair, ROOT / "scenarios" / f"{name}.py")
     rows = rows_of(command)

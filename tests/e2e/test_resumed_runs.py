@@ -37,6 +37,7 @@ def _asked(folder: Path) -> dict[tuple, str]:
     return {(row["level"], row["block"], row["session"], row["turn"]): row["body_hash"] for row in rows}
 
 
+@pytest.mark.nightly
 def test_a_run_that_was_killed_twice_is_what_an_unbroken_one_is(loadtest, tmp_path):
     whole = loadtest.run("run", CHAT, "--out", tmp_path / "whole", *SHORT)
     assert_ended(whole)
