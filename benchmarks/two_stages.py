@@ -35,7 +35,7 @@ from loadtest.workload.templates import TemplateSource
 # Seven levels each: the break-even of the default world lies at a level of the first, between two of the second.
 LADDERS = {"doubling": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), "shifted": (1.0, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0)}
 FIXED_BLOCKS = 6
-STAGED_BLOCKS = (3, 4, 5, 6, 8)
+STAGED_BLOCKS = (3, 4, 5, 6)
 LOST = math.log(64)  # width of an interval with a missing bound: the whole ladder
 RESAMPLES = 300
 TRUTH_BLOCKS = 400
@@ -134,12 +134,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first-seed", type=int, default=40_000)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--cache", type=Path, default=Path("build/truth"), help="folder that keeps the truth")
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/loadtest/truth"), help="folder of truths")
     parser.add_argument("--true-at", type=float, help="the true break-even, where it is known: saves finding it")
     given = parser.parse_args()
     began = time.perf_counter()
     with ProcessPoolExecutor(given.processes) as pool:
-        at = given.true_at or true_break_even(BY_NAME[given.case], pool, given.cache)
+        at = given.true_at or true_break_even(BY_NAME[given.case], pool, given.cache.expanduser())
         print(f"case {given.case}, true break-even {at:.1f} users, {given.seeds} experiments a row")
         for name in given.ladder or LADDERS:
             print(f"ladder {name} ({', '.join(f'{level:g}' for level in LADDERS[name])} users)")

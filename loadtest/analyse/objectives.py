@@ -18,7 +18,7 @@ from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.metrics import BY_NAME, Kind
 from loadtest.analyse.results import Estimate
-from loadtest.analyse.shares import share_estimates
+from loadtest.analyse.shares import inflated, share_estimates
 from loadtest.analyse.stats import (
     CONFIDENCE,
     Sample,
@@ -215,7 +215,7 @@ def design_effect(blocks: Mapping[float, Sequence[Sample]], q: float) -> float |
         if pooled.size:
             more = dispersion(samples, pooled.quantile(q))
             chi_square, dof = chi_square + more[0], dof + more[1]
-    return max(1.0, chi_square / dof) if dof else None
+    return inflated(chi_square, dof) if dof else None
 
 
 def spread(slo: Slo, arm: str, found: Measurements) -> dict[float, bool]:

@@ -22,7 +22,10 @@ def exact_interval(count: float, due: float, confidence: float = CONFIDENCE) -> 
 
 
 def share_effect(blocks: Mapping[float, Counts]) -> float:
-    """Return how many times more the blocks' shares vary than those of independent requests, at least 1."""
+    """Return how many times more the blocks' shares vary than those of independent requests, at least 1.
+
+    It comes out larger the fewer blocks it is estimated from (`inflated`).
+    """
     chi_square, dof = 0.0, 0
     for counts in blocks.values():
         present = [(count, due) for count, due in counts if due]
@@ -32,7 +35,13 @@ def share_effect(blocks: Mapping[float, Counts]) -> float:
         share = total / size
         chi_square += sum((count - due * share) ** 2 / (due * share * (1 - share)) for count, due in present)
         dof += len(present) - 1
-    return max(1.0, chi_square / dof) if dof else 1.0
+    return inflated(chi_square, dof) if dof else 1.0
+
+
+def inflated(chi_square: float, dof: int) -> float:
+    """Return a design effect for intervals: chi-square ÷ dof, as much larger as Student's t is wider than normal."""
+    wider = float(stats.t.ppf(0.975, dof) / stats.norm.ppf(0.975)) ** 2
+    return max(1.0, wider * chi_square / dof)
 
 
 def share_estimates(blocks: Mapping[float, Counts], confidence: float = CONFIDENCE) -> dict[float, Estimate]:

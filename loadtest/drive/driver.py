@@ -66,7 +66,8 @@ class Driver:
         self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
         self._total = job.total or len(job.cells)
         self._requests = RequestWriter(job.folder / stream_name(job.sitting))
-        self._keep = SameBodies(self._requests.add).keep
+        paired = len(job.arms) > 1  # one arm alone has no twins to wait for
+        self._keep = SameBodies(self._requests.add).keep if paired else self._requests.add
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
         self._source = self._prompts or getattr(self._user_class, "source", None)

@@ -177,7 +177,7 @@ def test_every_failure_counts_and_a_tail_reaches_infinity(run: Run) -> None:
     }
     due = [r for r in run.rows if r["cell"] in windows and windows[r["cell"]][0] <= r["due_s"] < windows[r["cell"]][1]]
     failed = [row for row in due if row["outcome"] != "ok"]
-    assert len(failed) > len(CASES)
+    assert len(failed) > 10
     (bad,) = [row for row in run.judgement.arm_levels if row.arm == "speculative"]
     (good,) = [row for row in run.judgement.arm_levels if row.arm == "baseline"]
     assert (bad.requests, bad.failed, good.failed) == (len(due), len(failed), 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, assert_nothing_left
+from processes import CHAT, assert_nothing_left, free_port
 
 pytestmark = pytest.mark.e2e
 QUICK = ("--set", "generation.max_tokens=16", "--set", "load.think_time=0", "--set", "window.warmup_requests=1")
@@ -105,3 +105,33 @@ def test_a_budget_that_is_too_short_is_refused_before_any_load(loadtest):
     assert command.process.returncode == 2
     assert "--budget 9s is too short: one block at 2 and 6 users takes about" in command.text
     assert not loadtest.out.exists()
+
+
+@pytest.mark.nightly
+def test_servers_that_take_turns_are_measured_in_two_stages_and_taken_up_in_the_midst_of_a_pair(loadtest, tmp_path):
+    port, log = free_port(), tmp_path / "out-truth.jsonl"
+    file = tmp_path / "pair.toml"
+    file.write_text(
+        "".join(
+            f"[arms.{name}]\nrole = '{role}'\nurl = 'http://127.0.0.1:{port}'\nstart = ['{{python}}', '-m',"
+            f" 'loadtest.simulate', '--port', '{{port}}', '--arm', '{arm}', '--log', '{log}']\n"
+            for name, role, arm in (("plain", "baseline", "baseline"), ("drafted", "candidate", "speculative"))
+        )
+    )
+    command = loadtest("run", CHAT, "--out", loadtest.out, "--servers", file, *TWO)
+    folder = command.until_requests(cells=8, timeout_s=150)  # six of the first pair of starts, and two more
+    os.kill(command.process.pid, signal.SIGKILL)
+    command.wait()
+    time.sleep(6.0)
+    again = loadtest.run("run", "--resume", folder, timeout_s=200)
+    assert_ended(again)
+    run = _json(folder / "run.json")
+    assert (run["status"], run["judged_blocks"], run["starts"]) == ("complete", [1, 3], 2)
+    assert_whole(folder)
+    cells = _lines(folder / "cells.jsonl")
+    assert {cell["level"] for cell in cells if cell["block"] == 0} == {2.0, 6.0, 12.0}
+    arms = [cell["arm"] for cell in sorted(cells, key=lambda cell: cell["started_s"])]
+    assert [arm for arm, before in zip(arms, [None, *arms], strict=False) if arm != before] == [
+        "plain", "drafted", "plain", "drafted", "plain"
+    ]  # fmt: skip
+    assert_nothing_left(again)

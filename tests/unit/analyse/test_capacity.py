@@ -44,6 +44,9 @@ def test_the_interval_is_where_its_bounds_cross() -> None:
 def test_the_objective_that_ends_first_decides() -> None:
     found = greatest_load(LEVELS, [margins([3.0, 2.0, 1.0, -1.0]), margins([1.0, -1.0, -1.0, -1.0], slo=OTHER)])
     assert found.at.value == pytest.approx(2.5)
+    pair = [margins([3.0, 2.0, 1.0, -1.0], half=0.5), margins([1.0, -1.0, -1.0, -1.0], half=0.5, slo=OTHER)]
+    ends = greatest_load(LEVELS, pair).at  # both ends are those of the objective that ends first
+    assert (ends.low, ends.high) == pytest.approx((1.75, 3.25))
     assert found.bound_by == "error_ratio ≤ 1 %"
 
 

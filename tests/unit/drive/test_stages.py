@@ -209,6 +209,8 @@ def _judged(run):
 
 def test_a_run_in_two_stages_is_judged_at_the_chosen_levels_alone(pool):
     run = _virtual(pool, stages="two", blocks=3)
+    for cell in run.cells:
+        assert cell.window_close_s - cell.window_open_s == pytest.approx(0.3 if cell.block == 0 else 0.6)
     judgement = _judged(run)
     first = [view for view in judgement.cells if view.block == 0]
     assert first
