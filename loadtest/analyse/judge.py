@@ -202,11 +202,10 @@ def _comparability(row: Mapping[str, Any]) -> Comparability:
 def _with_break_even(a: _Analysed, by_metric: Mapping[str, Curve]) -> dict[str, Curve]:
     """Leave out what is carried per second when users pause: it then follows the users, not the server."""
     paused = any(row.in_flight is not None and row.in_flight < LOAD_REACHED * row.level for row in a.rows)
-    thinks = a.experiment.load.think_time > 0 and paused
     return {
         name: curve
         for name, curve in by_metric.items()
-        if not (thinks and BY_NAME[name].kind is Kind.RATE) or name == a.experiment.decision.metric
+        if not (paused and BY_NAME[name].kind is Kind.RATE) or name == a.experiment.decision.metric
     }
 
 
