@@ -34,7 +34,11 @@ def block_half_widths(
     alike = bool((counts == counts[0]).all()) if len(counts) else False
     if not len(counts) or counts.min() < LEAST_BLOCKS or (restarted and not alike):
         return half_widths(loads, samples, restarted=restarted, confidence=confidence)
-    return studentized_half_widths(loads, samples, joint=alike, confidence=confidence)
+    width = studentized_half_widths(loads, samples, joint=alike, confidence=confidence)
+    if np.isfinite(width).all():
+        return width
+    # Blocks that are nearly all equal are drawn without any spread, which says nothing: Student's t stands there.
+    return np.where(np.isfinite(width), width, half_widths(loads, samples, restarted=restarted, confidence=confidence))
 
 
 def studentized_half_widths(

@@ -82,3 +82,13 @@ def test_more_confidence_is_wider() -> None:
         assert (usual.confidence, sure.confidence) == (0.95, 0.99)
     t = half_widths(np.array([4.0]), [np.array([0.0, 0.1, 0.2])], confidence=0.99)
     assert t == pytest.approx([9.92484 * 0.1 / math.sqrt(3)], rel=1e-5)
+
+
+def test_blocks_that_are_nearly_all_equal_get_the_t_interval():
+    """Every second draw of such blocks has no spread at all: the studentized quantile is infinite."""
+    tied = [0.1] * 8 + [0.4]
+    curve = fit_curve({8.0: tied})
+    half = stats.t.ppf(0.975, 8) * np.std(tied, ddof=1) / 3
+    assert curve.half == pytest.approx([half])
+    assert curve.ratio(8.0).high == pytest.approx(math.exp(np.mean(tied) + half))
+    assert fit_curve({8.0: [0.2] * 9}).half == pytest.approx([0.0])
