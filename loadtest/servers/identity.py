@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from loadtest.servers.control import Control
 
 PROBE_TEXT = 'How many tokens is this? Größe, naïve, 数える: 12,345.67 {"key": [1, 2]}'
+_PLACE = re.compile(r" at 0x[0-9a-f]+")  # another one in every process
 LARGEST = 2**53  # beyond it a figure is none
 SPEC_DRAFTS = "vllm:spec_decode_num_drafts_total"
 
@@ -70,8 +72,9 @@ def _int(value: Any) -> int | None:
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one table of dotted keys."""
+    """Return nested tables as one table of dotted keys; a function in it goes by its name, not by where it lies."""
     if not isinstance(value, Mapping):
+        value = _PLACE.sub("", value) if isinstance(value, str) else value
         return {prefix: value} if prefix else {}
     flat: dict[str, Any] = {}
     for key, inner in value.items():

@@ -78,3 +78,11 @@ def test_what_a_side_does_not_tell_is_unknown_and_never_equal():
 def test_flatten():
     assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": [1]}) == {"a.b": 1, "a.c.d": None, "e": [1]}
     assert flatten(None) == {}
+
+
+def test_where_a_function_lies_in_memory_is_no_setting():
+    """Seen on vLLM 0.32: the repr of a function stands among the settings of speculation, other at every start."""
+    first, second = (f"<function SpeculativeConfig.hf_config_override at {place}>" for place in ("0x7f94", "0x7f80"))
+    told = {"draft_model_config": {"hf_overrides": first}}
+    assert flatten(told) == flatten({"draft_model_config": {"hf_overrides": second}})
+    assert flatten(told) == {"draft_model_config.hf_overrides": "<function SpeculativeConfig.hf_config_override>"}
