@@ -58,9 +58,11 @@ class Managed:
 
     def obituary(self) -> str:
         """Say how the logs of servers that ended by themselves end; empty when none did."""
-        ended = [(name, server.tail(LAST_LINES)) for name, server in self._up.items() if server.ended]
+        ended = [(name, server) for name, server in self._up.items() if server.ended]
         return "".join(
-            f" T{server_named(name)[1:]} ended by itself; its log ends: {tail or '(empty)'}" for name, tail in ended
+            f" T{server_named(name)[1:]} ended by itself{server.how_it_ended()}; its log ends:"
+            f" {server.tail(LAST_LINES) or '(empty)'}"
+            for name, server in ended
         )
 
 

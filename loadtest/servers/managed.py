@@ -115,9 +115,14 @@ class ManagedServer:
         if refused:
             return f"could not be started ({refused['reason']})"
         if ended:
-            code = int(ended["code"])
-            return f"ended at its start, {f'killed by {_name(-code)}' if code < 0 else f'with code {code}'}"
+            return f"ended at its start, {_by(int(ended['code']))}"
         return "was lost: the process that kept it has ended"
+
+    def how_it_ended(self) -> str:
+        """Say how a server that was not told to end did; empty where that is not known."""
+        self._hear(1.0)
+        ended = self._word("ended")
+        return f", {_by(int(ended['code']))}" if ended else ""
 
     @property
     def ended(self) -> bool:
@@ -180,6 +185,10 @@ class ManagedServer:
             end_all(int(started["pid"]), self._start.stop_s)
             clear_away(self._spec(), self.log)
         clean(self.log, self._start.secrets)
+
+
+def _by(code: int) -> str:
+    return f"killed by {_name(-code)}" if code < 0 else f"with code {code}"
 
 
 def _name(number: int) -> str:

@@ -203,7 +203,7 @@ def test_a_server_that_dies_in_a_cell_ends_the_run_with_the_end_of_its_log(loadt
     os.kill(_pid_of("loadtest.simulate\0--port", loadtest.out), signal.SIGKILL)
     assert command.wait() == 5, command.text
     assert "no longer answers" in command.text
-    assert "The baseline server ended by itself; its log ends: {" in " ".join(command.text.split())
+    assert "The baseline server ended by itself, killed by SIGKILL; its log ends: {" in " ".join(command.text.split())
     assert json.loads((folder / "run.json").read_text())["status"] == "aborted"
     assert_nothing_left(command)
 
