@@ -111,7 +111,7 @@ def test_a_port_that_a_loading_server_holds_is_taken(server, reuse):
     ],
 )  # fmt: skip
 def test_one_that_does_not_start_is_shown_with_the_end_of_its_log(server, command, parts):
-    one = server(*command, ready_s=1.0)
+    one = server(*command, ready_s=1.0 if "was not healthy within 1 s (GET /health: " in parts else 20.0)
     one.launch()
     with pytest.raises(StartFailed) as failed:
         one.wait_until_healthy(lambda event: None)
