@@ -23,7 +23,8 @@ def calibration_users(top: float) -> int:
 
 def calibration_experiment(experiment: Experiment) -> Experiment:
     """Return the experiment with the short answers, windows and pauses of the calibration."""
-    window = Window(min_s=WINDOW_S, max_s=WINDOW_S, min_requests=1, warmup_requests=0.5, warmup_max_s=WARMUP_S)
+    length_s = min(WINDOW_S, max(1.0, experiment.window.min_s))  # no longer than what it is to vouch for
+    window = Window(min_s=length_s, max_s=length_s, min_requests=1, warmup_requests=0.5, warmup_max_s=WARMUP_S)
     experiment = override(experiment, "generation", max_tokens=TOKENS)
     return override(override(experiment, "load", think_time=0.0), "window", **asdict(window))
 

@@ -28,6 +28,7 @@ def charges(asked: Asked) -> Script:
     return answer(TOKENS, DEARER_S if asked.counts else GAP_S, counted=asked.counts)
 
 
+@pytest.mark.nightly
 def test_a_price_above_the_limit_is_measured_and_paid_by_a_sample_alike_in_both_arms(
     loadtest: Starter, tmp_path: Path
 ) -> None:

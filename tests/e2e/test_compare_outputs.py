@@ -54,6 +54,7 @@ def test_a_server_that_goes_astray_is_told(loadtest):
     assert [test["name"] for test in found["tests"] if test["rejected"]] == ["answers"]
 
 
+@pytest.mark.nightly
 def test_own_servers_own_prompts_and_sampling(loadtest, servers, tmp_path):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": f"What is {n} plus {n}?"}) + "\n" for n in range(5)))
@@ -94,6 +95,7 @@ def test_a_server_that_is_not_there_leaves_no_folder(loadtest, servers):
     assert not any(loadtest.out.iterdir())
 
 
+@pytest.mark.nightly
 def test_servers_that_are_no_pair_are_not_compared(loadtest, servers):
     a, b = servers("baseline"), servers("speculative", world="astray")
     command = loadtest.run("compare-outputs", "--baseline", a.url, "--speculative", b.url, "--out", loadtest.out,
@@ -102,6 +104,7 @@ def test_servers_that_are_no_pair_are_not_compared(loadtest, servers):
     assert "differ in more than speculation" in command.text
 
 
+@pytest.mark.nightly
 def test_a_run_compares_answers_beside_its_verdict_on_speed(loadtest):
     command = loadtest.run("run", CHAT, "--world", "astray", "--out", loadtest.out, "--levels", "4", "--window", "1s",
                            "--blocks", "2", "--set", "outputs.prompts=40", *QUICK)  # fmt: skip

@@ -118,6 +118,7 @@ def test_a_server_against_itself_measures_the_smallest_effect(loadtest, servers_
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_the_simulated_baseline_against_itself(loadtest):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "1s", "--blocks", "2",
                            "--simulated", "--arms", "baseline,baseline")  # fmt: skip
@@ -218,6 +219,7 @@ def test_an_interrupt_while_a_server_starts_leaves_nothing(loadtest, servers_fil
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_termination_in_a_cell_drains_and_ends_the_server(loadtest, servers_file):
     command = loadtest("run", CHAT, "--out", loadtest.out, *LONG, "--servers", servers_file())
     folder = command.until_requests()

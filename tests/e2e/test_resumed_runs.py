@@ -86,6 +86,7 @@ def test_an_interrupted_run_goes_on_and_a_running_one_is_left_alone(loadtest):
     assert_whole(folder)
 
 
+@pytest.mark.nightly
 def test_a_finished_run_gets_the_blocks_of_its_next_look(loadtest, servers):
     a, b = servers("baseline"), servers("speculative")
     pair = ("--baseline", a.url, "--speculative", b.url)
@@ -107,6 +108,7 @@ def test_a_finished_run_gets_the_blocks_of_its_next_look(loadtest, servers):
     assert {len(s["blocks"]) for s in _json(folder / "verdict.json")["speedups"] if s["metric"] == "e2e"} == {4}
 
 
+@pytest.mark.nightly
 def test_other_servers_and_other_plans_are_refused(loadtest, servers):
     a, b = servers("baseline"), servers("speculative")
     command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT, "--baseline", a.url, "--speculative", b.url)

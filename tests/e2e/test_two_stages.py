@@ -69,6 +69,7 @@ def test_a_coarse_ladder_chooses_the_levels_that_are_judged(loadtest, servers):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_kill_between_the_stages_loses_nothing(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, *TWO)
     folder = command.until_requests(cells=4)
@@ -87,6 +88,7 @@ def test_a_kill_between_the_stages_loses_nothing(loadtest):
     assert_nothing_left(again)
 
 
+@pytest.mark.nightly
 def test_a_budget_ends_in_time_with_an_answer(loadtest):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "2,6", "--window", "1s", "--blocks", "40",
                            "--budget", "75s", *QUICK)  # fmt: skip
