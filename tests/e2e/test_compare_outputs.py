@@ -119,6 +119,7 @@ def test_a_run_compares_answers_beside_its_verdict_on_speed(loadtest):
     assert all(cell["tokens_client"] == cell["tokens_server"] for cell in verdict["cells"])  # asked outside the cells
 
 
+@pytest.mark.nightly
 def test_a_run_on_the_built_in_pair_asks_nothing_unless_told_to(loadtest):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "1s", "--blocks", "1")
     assert not (command.folder / "outputs.jsonl").exists()

@@ -93,6 +93,7 @@ def test_one_server_at_a_time_from_start_to_page(loadtest, servers_file):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_both_stay_up_on_machines_of_their_own(loadtest, servers_file):
     file = servers_file(top="machine = 'own'", ports=(_free_port(), _free_port()))
     command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", file)
@@ -157,6 +158,7 @@ def test_a_port_in_use_is_named_and_nothing_is_started(loadtest, servers_file):
     assert not list(loadtest.out.glob("*"))
 
 
+@pytest.mark.nightly
 def test_servers_that_differ_end_the_run_before_the_candidates_first_cell(loadtest, servers_file):
     file = servers_file(candidate=f'{SIMULATE}, "--arm", "speculative", "--model", "another"')
     command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", file)

@@ -150,6 +150,7 @@ def test_impatient_interrupts_never_cost_what_was_measured(loadtest):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, *SHORTER)
     command.process.stdout.readline()
@@ -160,6 +161,7 @@ def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
     assert _json(command.folder / "verdict.json")["decision"]["exit_code"] == code
 
 
+@pytest.mark.nightly
 def test_a_null_server_that_dies_is_noted_and_the_run_goes_on(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, *SHORTER)
     deadline = time.monotonic() + 60
