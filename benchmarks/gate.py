@@ -22,10 +22,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.judge import judge_data
-from loadtest.analyse.results import Gate, GateOutcome
 from loadtest.drive.prepare import Options, prepare
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import as_document, override
 from loadtest.settings import Experiment
 from loadtest.simulate.worlds import world

@@ -27,7 +27,8 @@ from pathlib import Path
 from benchmarks.judgement.cases import BY_NAME, Case
 from benchmarks.judgement.truth import find
 from loadtest.analyse.judge import judge_data
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override
 from loadtest.simulate.worlds import world
 from loadtest.workload.templates import TemplateSource

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from loadtest.drive.prepare import Options, prepare
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import run_virtual
 from loadtest.simulate.worlds import world
 from loadtest.workload.templates import TemplateSource
 

@@ -66,3 +66,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return ' Did you mean `x`?' for the known name closest to `word`, or the empty string."""
     matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean `{matches[0]}`?" if matches else ""
+
+
+def printable(text: str) -> str:
+    """Return text without control characters: a server's words reach a terminal."""
+    return "".join(c for c in text if c in "\n\t" or c.isprintable())

@@ -9,8 +9,9 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+from loadtest.checks import shown
 from loadtest.errors import UsageError, nearest
-from loadtest.settings import Experiment, shown
+from loadtest.settings import Experiment
 from loadtest.slo_tables import Refusal, as_tables
 from loadtest.trace import read_trace
 

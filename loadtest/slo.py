@@ -78,14 +78,14 @@ MLPERF: dict[str, tuple[float, float]] = {
 PRESETS = tuple(f"mlperf-{name}" for name in MLPERF)
 PRESET_SOURCE = "MLPerf Inference, mlperf.conf of 2026-08-20"
 
-USERS, IN_FLIGHT, RATE, TRAFFIC = "users", "in flight", "requests/s", "traffic"
+USERS, IN_FLIGHT, RATE, SESSIONS, TRAFFIC = "users", "in flight", "requests/s", "sessions/s", "traffic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """Where an objective holds: a value and its unit. Without a unit it is every tested level."""
 
-    unit: str = ""  # users · in flight · requests/s · traffic · empty
+    unit: str = ""  # users · in flight · requests/s · sessions/s · traffic · empty
     value: float | None = None
     up_to: bool = False
 
@@ -185,7 +185,8 @@ EXAMPLES = {
     Unit.SECONDS: '"500 ms" or "0.5 s"', Unit.SHARE: '"95 %"', Unit.TOKENS_PER_S: '"900 tokens/s"',
     Unit.REQUESTS_PER_S: '"3 requests/s"', Unit.TOKENS: '"1.5 tokens"',
 }  # fmt: skip
-_LOADS = {USERS: USERS, "user": USERS, IN_FLIGHT: IN_FLIGHT, RATE: RATE, "request/s": RATE}
+_LOADS = {USERS: USERS, "user": USERS, IN_FLIGHT: IN_FLIGHT, RATE: RATE, "request/s": RATE, SESSIONS: SESSIONS,
+          "session/s": SESSIONS}  # fmt: skip
 
 
 def shown(value: object) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.client.ground import Answered
-from loadtest.record import Outcome, read_requests
+from loadtest.record import Outcome
+from loadtest.run_folder import read_requests
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,9 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from benchmarks.judgement.cases import BY_NAME, METRICS, QUANTILES, Case
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.judge import judge_data
-from loadtest.analyse.results import Answer, BreakEven, Estimate, Judgement
-from loadtest.drive.virtual import ShapePool, VirtualRun, run_virtual
+from loadtest.analyse.results import Answer, BreakEven, Judgement
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import VirtualRun, run_virtual
 from loadtest.settings import Experiment
 from loadtest.simulate.worlds import world
 from loadtest.workload.templates import TemplateSource

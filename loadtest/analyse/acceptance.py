@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.analyse.counters import Deltas
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.findings import Acceptance, Group, Moment, Slot
-from loadtest.analyse.results import Estimate
 from loadtest.analyse.stats import Floats, dispersion, merged, quantile_estimate, ratio_of_sums, sample_of
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.analyse.trends import Counted, trends

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from loadtest.analyse.compare import Curve
-from loadtest.analyse.results import BreakEven, Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import BreakEven
 
 ABOVE, WITHIN, BELOW = 1, 0, -1
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from loadtest.analyse import wording
-from loadtest.analyse.results import Capacity, Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.gate_results import Capacity
 from loadtest.analyse.slo_levels import GateFacts, absolute
 from loadtest.settings import Price
 from loadtest.slo import COUNTED, RATE, Ask, Slo

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.metrics import METRICS, Metric
 from loadtest.analyse.resample import block_half_widths
-from loadtest.analyse.results import Estimate, Speedup
+from loadtest.analyse.results import Speedup
 from loadtest.analyse.stats import CONFIDENCE, Floats
 
 SLOWER = 1.10  # a paired request counts as slower when its end-to-end time grew by more than this factor

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from loadtest.analyse import wording
 from loadtest.analyse.breakeven import Translation, break_even, leading_limit, translated
 from loadtest.analyse.compare import Curve, together
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.guards import Rows
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.remarks import growth_remark, second_sentence, would_settle
-from loadtest.analyse.results import Answer, BreakEven, Crossing, Decision, Estimate, Finding, Guard
+from loadtest.analyse.results import Answer, BreakEven, Decision, Finding, Guard
 from loadtest.errors import ExitCode
 from loadtest.settings import Decision as Rules
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadtest.analyse.gate_results import GateOutcome
 from loadtest.analyse.gating import Asked
 from loadtest.analyse.judge import judge_data
-from loadtest.analyse.results import GateOutcome, Judgement
+from loadtest.analyse.results import Judgement
 from loadtest.analyse.shares import exact_interval
-from loadtest.record import read_cells, read_requests, read_run, read_scrapes
+from loadtest.run_folder import read_cells, read_requests, read_run, read_scrapes
 
 ALPHA = 0.001  # one-sided, of a look
 LOOKS = (1 / 3, 2 / 3)  # of the blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from loadtest.analyse.results import Estimate
+from loadtest.analyse.estimates import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

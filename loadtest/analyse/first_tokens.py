@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from loadtest.analyse import wording
 from loadtest.analyse.counters import Deltas
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.findings import FirstToken, FirstTokenChange
-from loadtest.analyse.results import ArmLevel, Estimate
+from loadtest.analyse.results import ArmLevel
 from loadtest.analyse.stats import mean_estimate
 from loadtest.record import CellRecord
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loadtest.analyse import settle
+from loadtest.analyse.gate_results import GateOutcome, SloAt, SloResult
 from loadtest.analyse.reach import Reach, reach
-from loadtest.analyse.results import GateOutcome, SloAt, SloResult
 from loadtest.analyse.slo_levels import (
     FAIL,
     INCONCLUSIVE,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from loadtest.analyse import wording
-from loadtest.analyse.results import Estimate, Gate, GateOutcome, Regression, SloResult
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
 from loadtest.slo import MEASURES
 
 CHOICES = {"fail": "it counts as failed.", "warn": "it passes with a warning."}

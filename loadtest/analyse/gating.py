@@ -11,10 +11,11 @@ from loadtest.analyse import capacity, gate_words, wording
 from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.gate import GRAVEST, judge_slo
+from loadtest.analyse.gate_results import Gate, GateOutcome, TrafficGain
 from loadtest.analyse.looks import confidence
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.reach import Loads, unit_of
-from loadtest.analyse.results import Answer, Decision, Gate, GateOutcome, Judgement, TrafficGain
+from loadtest.analyse.results import Answer, Decision, Judgement
 from loadtest.analyse.slo_levels import GateFacts
 from loadtest.analyse.table import Requests
 from loadtest.analyse.traffic import expected_gain

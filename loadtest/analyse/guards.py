@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from loadtest.analyse.compare import Curve, Figures, fit_curve, log_ratios, paired
-from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import ArmLevel, Finding, Guard
 from loadtest.analyse.stats import CONFIDENCE
 from loadtest.analyse.summary import GUARD_TAILS
 from loadtest.analyse.tails import QUANTILES, bound_needs

@@ -39,16 +39,8 @@ from loadtest.analyse.summary import Measured, arm_levels, measure
 from loadtest.analyse.table import Requests, derive
 from loadtest.analyse.validity import LOAD_REACHED, Mark, cell_marks
 from loadtest.experiment import as_document, from_document, with_slo_file
-from loadtest.record import (
-    CellRecord,
-    PlannedCell,
-    Scrape,
-    read_cells,
-    read_plan,
-    read_requests,
-    read_run,
-    read_scrapes,
-)
+from loadtest.record import CellRecord, PlannedCell, Scrape
+from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
 from loadtest.settings import Experiment
 
 

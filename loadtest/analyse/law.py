@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import Law, Line, LineCrossing
-from loadtest.analyse.results import BreakEven, Crossing, Estimate
+from loadtest.analyse.results import BreakEven
 from loadtest.analyse.stats import CONFIDENCE, Floats, pooled_variances
 
 LACK_P = 0.01  # below it the latencies are no straight line

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.counters import tokens_per_step
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.metrics import BY_NAME, Kind
-from loadtest.analyse.results import Estimate
 from loadtest.analyse.shares import inflated, share_estimates
 from loadtest.analyse.stats import (
     CONFIDENCE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from loadtest.analyse.results import Estimate, OutputComparison, OutputVerdict
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.output_results import OutputComparison, OutputVerdict
 
 Z_SQUARED = 3.8415  # of a two-sided 95 % interval
 NUMERICS = (

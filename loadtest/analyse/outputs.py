@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.output_results import OutputComparison, OutputTest, OutputVerdict
 from loadtest.analyse.output_words import headline
 from loadtest.analyse.permutation import deals, energy, holm, p_value, shift
-from loadtest.analyse.results import Estimate, OutputComparison, OutputTest, OutputVerdict
 from loadtest.analyse.stats import Floats, quantile_estimate, sample_of
 from loadtest.errors import ExitCode, UsageError
 from loadtest.experiment import from_document
-from loadtest.record import read_lines
+from loadtest.run_folder import read_lines
 
 FILE = "outputs.jsonl"
 ALPHA = 0.05  # over the tests together

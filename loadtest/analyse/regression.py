@@ -12,18 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import Gate, GateOutcome, Regression
 from loadtest.analyse.gating import concluded
 from loadtest.analyse.metrics import BY_NAME
-from loadtest.analyse.results import (
-    Answer,
-    ArmLevel,
-    Estimate,
-    Gate,
-    GateOutcome,
-    Judgement,
-    Regression,
-    Speedup,
-)
+from loadtest.analyse.results import Answer, ArmLevel, Judgement, Speedup
 from loadtest.analyse.shares import difference, exact_interval
 from loadtest.analyse.slo_levels import held
 from loadtest.errors import ExitCode, NotComparable, UsageError, nearest

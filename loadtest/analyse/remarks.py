@@ -11,9 +11,10 @@ from scipy import stats
 from loadtest.analyse import wording
 from loadtest.analyse.breakeven import break_even
 from loadtest.analyse.compare import Curve
+from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.guards import Rows
 from loadtest.analyse.metrics import BY_NAME
-from loadtest.analyse.results import BreakEven, Crossing, Finding, Guard
+from loadtest.analyse.results import BreakEven, Finding, Guard
 
 OTHERS = ("e2e", "tpot", "output_tokens_per_s")  # compared with the deciding metric by their break-even
 OUT_OF_REACH = 100  # more blocks than this are not proposed

@@ -6,18 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.gate_results import Gate
+from loadtest.analyse.output_results import OutputComparison
+
 if TYPE_CHECKING:
     from loadtest.analyse.findings import Findings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A value with its 95 % interval; None where it does not exist, never 0."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0  # blocks, or requests for a pooled percentile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +56,6 @@ class Speedup:
     level: float
     ratio: Estimate
     blocks: tuple[float, ...] = ()  # the paired ratios themselves
-
-
-class Crossing(StrEnum):
-    """The form of a break-even."""
-
-    PAYS_UP_TO = "pays_up_to"  # above the threshold at the bottom, below it at the top
-    PAYS_EVERYWHERE = "pays_everywhere"  # above at every tested load: the limit lies beyond
-    NEVER_PAYS = "never_pays"
-    PAYS_FROM = "pays_from"  # below at the bottom, above at the top
-    BAND = "band"  # more than one crossing
-    CANNOT_TELL = "cannot_tell"
-    NO_DATA = "no_data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,145 +180,6 @@ class Comparability:
     candidate: str
     source: str  # verified · declared · unknown
     kind: str  # equal · expected · consequence · violation · unknown
-
-
-class GateOutcome(StrEnum):
-    """What the gate says of one objective, or of all."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-    NO_DATA = "no_data"
-    INVALID = "invalid"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloAt:
-    """One objective at one load."""
-
-    level: float | None  # None: over the expected traffic
-    outcome: GateOutcome
-    observed: Estimate = Estimate()  # in the metric's unit; a speed-up, or a difference of shares, against the baseline
-    says: str = ""  # what stands in the way, when something does
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloResult:
-    """One objective, judged."""
-
-    sentence: str  # the objective in words
-    metric: str
-    statistic: str
-    ask: str  # absolute · relative · benefit
-    unit: str  # of observed and limit: s · share · tokens/s · requests/s · tokens · speed-up · difference
-    limit: float
-    lower: bool  # whether the observed must lie below the limit
-    outcome: GateOutcome
-    category: str = ""
-    arm: str = ""
-    source: str = ""  # of a published preset
-    at: SloAt | None = None  # the load that decides
-    levels: tuple[SloAt, ...] = ()
-    says: str = ""
-    would_settle: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """The greatest load at which an arm meets every absolute objective."""
-
-    arm: str
-    form: Crossing  # pays_up_to: a limit was found · pays_everywhere · never_pays · cannot_tell · no_data
-    at: Estimate = Estimate()  # in the controlled load; a bound outside the tested loads is None
-    bound_by: str = ""  # the objective that ends it
-    gpus: int | None = None
-    per_gpu: Estimate = Estimate()
-    output_tokens_per_s: Estimate = Estimate()  # carried at that load
-    per_million_tokens: Estimate = Estimate()  # price, in the currency of [price]
-    currency: str = ""
-    sentence: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficGain:
-    """The expected speed-up over the day of [traffic]."""
-
-    metric: str
-    gain: Estimate = Estimate()
-    sentence: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regression:
-    """One metric at one load against the same in another run; above 1 is better for this run."""
-
-    metric: str
-    level: float
-    ratio: Estimate
-    outcome: GateOutcome
-    of_ratios: bool  # whether speed-ups over the baseline are compared, rather than the candidates themselves
-    judged: bool = True  # else only shown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """What the gate says: an exit code that a pipeline can trust."""
-
-    outcome: GateOutcome
-    exit_code: int
-    headline: str
-    objectives: tuple[SloResult, ...] = ()
-    capacities: tuple[Capacity, ...] = ()  # baseline first
-    capacity_ratio: Estimate = Estimate()  # candidate ÷ baseline
-    capacity_sentence: str = ""
-    traffic: TrafficGain | None = None
-    regressions: tuple[Regression, ...] = ()
-    inconclusive: str = ""  # what [gate] makes of it: "" (exit 4) · fail · warn
-    refused: str = ""  # why nothing is judged at all
-    notes: tuple[str, ...] = ()
-
-
-class OutputVerdict(StrEnum):
-    """Whether both arms answer alike; it stands apart from every verdict on speed."""
-
-    SAME = "same"  # as like as the baseline to itself
-    DIFFERS = "differs"  # beyond that
-    CANNOT_TELL = "cannot_tell"
-    INVALID = "invalid"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputTest:
-    """A permutation test on the answers; `adjusted` is Holm's p-value over the tests of one comparison."""
-
-    name: str  # answers · text · lengths · finish_reasons
-    label: str
-    p_value: float
-    adjusted: float
-    rejected: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputComparison:
-    """The candidate's answers against the baseline's, and the baseline's second answers against its first."""
-
-    verdict: OutputVerdict
-    exit_code: int
-    headline: str
-    greedy: bool  # temperature 0
-    prompts: int  # with every answer
-    left_out: int  # prompts that lack one
-    margin: float = 0.0
-    identical: Estimate = Estimate()  # share of prompts
-    identical_itself: Estimate = Estimate()
-    excess: Estimate = Estimate()  # share that differs, less the baseline's own
-    first_token: Estimate = Estimate()  # median place of the first difference, from 0, where there is one
-    first_character: Estimate = Estimate()
-    first_token_itself: Estimate = Estimate()
-    first_character_itself: Estimate = Estimate()
-    length_ratio: Estimate = Estimate()  # candidate ÷ baseline
-    text_coefficient: Estimate = Estimate()  # energy statistic ÷ distance between the arms: 0 alike, 1 apart
-    tests: tuple[OutputTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import GateOutcome, SloAt
 from loadtest.analyse.objectives import QUANTILES, requests_needed
-from loadtest.analyse.results import Estimate, GateOutcome, SloAt
 from loadtest.slo import Ask, Slo
 
 OUT_OF_REACH = 30  # times what there is: more is not proposed

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scipy import stats
 
-from loadtest.analyse.results import Estimate
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.stats import CONFIDENCE
 
 Counts = Sequence[tuple[int, int]]  # by block: (requests that count, requests due)

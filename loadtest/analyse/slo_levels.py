@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import GateOutcome, SloAt
 from loadtest.analyse.objectives import QUANTILES, Measurements, estimates, identical, spread
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.reach import Loads
-from loadtest.analyse.results import Estimate, GateOutcome, SloAt
 from loadtest.analyse.shares import difference
 from loadtest.settings import Experiment
 from loadtest.slo import COUNTED, Ask, Slo, Unit

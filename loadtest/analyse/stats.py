@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from loadtest.analyse.results import Estimate
+from loadtest.analyse.estimates import Estimate
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from loadtest.record import CellRecord, Outcome, read_requests
+from loadtest.record import CellRecord, Outcome
+from loadtest.run_folder import read_requests
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scipy import stats
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import TailRatio
 from loadtest.analyse.metrics import METRICS
-from loadtest.analyse.results import ArmLevel, Estimate
+from loadtest.analyse.results import ArmLevel
 from loadtest.analyse.stats import CONFIDENCE, rank_interval
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from loadtest.analyse.compare import Curve
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.reach import Loads
-from loadtest.analyse.results import Estimate
 from loadtest.analyse.stats import Floats
 from loadtest.settings import Traffic
 from loadtest.slo import Slo, Unit

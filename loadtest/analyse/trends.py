@@ -10,8 +10,8 @@ import numpy as np
 from scipy import stats
 
 from loadtest.analyse.counters import Deltas
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import Trend
-from loadtest.analyse.results import Estimate
 from loadtest.analyse.stats import CONFIDENCE, Floats
 from loadtest.record import CellRecord
 

@@ -10,7 +10,8 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from loadtest.analyse import findings
-from loadtest.analyse.results import Judgement, OutputComparison
+from loadtest.analyse.output_results import OutputComparison
+from loadtest.analyse.results import Judgement
 
 VERDICT_SCHEMA = 1
 INFINITE = ["inf", "-inf"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadtest.analyse.results import BreakEven, Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import BreakEven
 
 
 def load(value: float) -> str:

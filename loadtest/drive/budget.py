@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from loadtest.checks import positive_s, shown
 from loadtest.drive.asking import PAIRS, short_cells
 from loadtest.drive.plan import cell_duration_s
 from loadtest.drive.stages import RESERVED_LEVELS, coarse
 from loadtest.errors import UsageError
 from loadtest.experiment import override
-from loadtest.settings import Experiment, Window, positive_s, shown
+from loadtest.settings import Experiment, Window
 
 START_UP_S = 60.0  # how long a start of a real server is taken to last, its stop and first requests included
 CHECKS_S = 15.0  # introducing the servers, their first requests, calibrating the client, completing the records

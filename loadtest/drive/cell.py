@@ -11,6 +11,7 @@ import gevent
 from locust.env import Environment
 
 import loadtest
+from loadtest.drive.arriving import Arriving
 from loadtest.drive.client import Clock
 from loadtest.drive.context import CellContext
 from loadtest.drive.evidence import TICK_S, Evidence, Sampler, Streams, quantile, sample_interval_s, scrape
@@ -61,12 +62,19 @@ class CellRun:
         setattr(environment, CONTEXT, context)
         environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]  # Locust types in part
         runner = environment.create_local_runner()
-        runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
-        if runner.spawning_greenlet is not None:
-            runner.spawning_greenlet.link_exception(self._on_spawn_error)
+        context.begin()
+        arriving = None
+        if context.opened is not None:
+            arriving = Arriving(context, self._user_class, environment, self._on_error)
+        else:
+            runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
+            if runner.spawning_greenlet is not None:
+                runner.spawning_greenlet.link_exception(self._on_spawn_error)
         try:
             self._follow()
         finally:
+            if arriving is not None:
+                arriving.stop()
             runner.quit()
         self._raise_scenario_error()
         self._settle()
@@ -106,7 +114,10 @@ class CellRun:
             self.state, self.reason = "aborted", f"its records cannot be written ({self._switches.unwritten})"
         elif self._scenario_error is not None:
             self.state, self.reason = "aborted", str(self._scenario_error)
-        elif self.context.phases.warmup_cut and not self.context.phases.issued:
+        elif self.context.opened is not None and self.context.opened.turned_away:
+            self.state, most = "aborted", self.context.opened.most
+            self.reason = f"{most} requests were in flight (load.max_in_flight): they arrive faster than they are served"
+        elif self._idles:
             sentence = "The scenario ran on without sending a request: does it call self.chat()?"
             self._scenario_error = UsageError(sentence)
             self.state, self.reason = "aborted", str(self._scenario_error)
@@ -116,6 +127,13 @@ class CellRun:
         else:
             return
         self.context.phases.stop()
+
+    @property
+    def _idles(self) -> bool:
+        """Whether users ran on for a whole warm-up, or sessions for a whole window, without sending anything."""
+        phases, opened = self.context.phases, self.context.opened
+        over = phases.warmup_cut if opened is None else phases.window_close_s is not None and opened.next[1] > 0
+        return over and not phases.issued
 
     def _give_up_draining(self, drained_for_s: float) -> bool:
         if self._switches.cut or self._switches.unwritten is not None or self._scenario_error is not None:
@@ -157,8 +175,11 @@ class CellRun:
             self._scenario_error = scenario_error(exception, tb)
 
     def _on_spawn_error(self, greenlet: Any) -> None:
+        self._on_error(greenlet.exception)
+
+    def _on_error(self, error: BaseException) -> None:
         if self._scenario_error is None:
-            self._scenario_error = scenario_error(greenlet.exception, greenlet.exception.__traceback__)
+            self._scenario_error = scenario_error(error, error.__traceback__)
 
     def _raise_scenario_error(self) -> None:
         if self._scenario_error is not None:

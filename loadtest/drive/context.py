@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtest.drive.arriving import SESSIONS_APART, Opened
 from loadtest.drive.asking import NOBODY, is_sampled
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.drive.phases import Phase, Phases
@@ -63,14 +64,18 @@ class CellContext:
 
     def __init__(
         self, *, experiment: Experiment, target: Target, cell: Cell, clock: Clock, phases: Phases, stagger_s: float,
-        salt: str, source: SessionSource | None, keep: Callable[[Request], None],
+        salt: str, source: SessionSource | None, keep: Callable[[Request], None], opened: Opened | None = None,
     ) -> None:  # fmt: skip
-        """Make the context; `source` replaces the scenario's own sessions, `keep` is given every finished request."""
+        """Make the context; `source` replaces the scenario's own sessions, `keep` is given every finished request.
+
+        `opened` is there in an open load, whose users are sessions that arrive.
+        """
         self.experiment, self.target, self.cell, self.clock, self.phases = experiment, target, cell, clock, phases
         self.source, self._keep = source, keep
         self.salt = salt if target.salted and experiment.servers.cache == "salt" else None
         self.stagger_s = stagger_s
-        self.users = cell.users
+        self.opened = opened
+        self.users = cell.users if opened is None else SESSIONS_APART
         self.live = Live()
         self.failures_in_a_row = 0
         self.last_error = ""
@@ -84,6 +89,8 @@ class CellContext:
 
     def new_user(self) -> tuple[int, float]:
         """Return the next user's number and the time at which it starts."""
+        if self.opened is not None:
+            return self.opened.next
         user = self._users
         self._users += 1
         planned_s = self.phases.full_load_s - self.stagger_s * (1 - user / self.users)
@@ -103,9 +110,22 @@ class CellContext:
         ratio = self.target.asked_ratio
         return self.target.count if ratio >= 1.0 or is_sampled(key, turn, ratio) else NOBODY
 
+    def begin(self) -> None:
+        """Set the times of an open load, now that its cell begins."""
+        if self.opened is not None:
+            self.phases = self.opened.phases(self.clock.now_s())
+
     def due(self, request: Request) -> None:
         """A request fell due."""
         self.phases.due(request.due_s)
+
+    def turns_away(self, request: Request) -> bool:
+        """Return whether a request finds too many others in flight, and note on it that it was not sent."""
+        if self.opened is None or self.phases.in_flight <= self.opened.most:
+            return False
+        self.opened.turned_away += 1
+        request.error = f"not sent: {self.opened.most} requests were in flight (load.max_in_flight)"
+        return True
 
     def ended(self, request: Request) -> None:
         """A request ended: it is counted and kept."""
@@ -125,7 +145,8 @@ class CellContext:
     @property
     def hopeless(self) -> bool:
         """Whether the cell is to be given up: many failures and no success between them."""
-        return self.failures_in_a_row >= max(10, 2 * self.users)
+        most = self.opened.hopeless_after if self.opened is not None else max(10, 2 * self.users)
+        return self.failures_in_a_row >= most
 
 
 def open_prompts(path: str | None) -> PromptSource | None:

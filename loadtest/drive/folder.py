@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from loadtest.errors import UsageError
-from loadtest.record import read_requests, request_streams
+from loadtest.run_folder import read_requests, request_streams
 
 FREE_BYTES = 100 * 2**20
 

@@ -11,7 +11,7 @@ from typing import Any
 from loadtest.errors import UsageError
 from loadtest.experiment import as_document
 from loadtest.reading import parsed, read_text
-from loadtest.record import read_run
+from loadtest.run_folder import read_run
 from loadtest.settings import Experiment
 
 ALIKE = ("load", "window", "plan", "generation")  # sections whose settings decide how large the noise is

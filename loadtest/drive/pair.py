@@ -8,9 +8,8 @@ from typing import Any
 
 from loadtest.errors import NotComparable
 from loadtest.servers.control import Arm, Control, resolve_model
-from loadtest.servers.identity import Identity, compare, identify
-
-SPECULATION = "speculation"
+from loadtest.servers.comparison import SPECULATION, compare
+from loadtest.servers.identity import Identity, identify
 
 
 def introduce(arm: Arm) -> tuple[Arm, Identity]:

@@ -27,10 +27,15 @@ class Phase(StrEnum):
 class Phases:
     """Follow one cell: told of each request that falls due and ends, and of the time, it says which phase holds."""
 
-    def __init__(self, window: Window, users: int, started_s: float, stagger_s: float) -> None:
-        """Begin at `started_s`; the last of `users` starts `stagger_s` later, when full load begins."""
+    def __init__(self, window: Window, users: int, started_s: float, stagger_s: float,
+                 fixed: tuple[float, float] | None = None) -> None:  # fmt: skip
+        """Begin at `started_s`; the last of `users` starts `stagger_s` later, when full load begins.
+
+        `fixed` is when the window opens and closes, where that is known beforehand: in an open load.
+        """
         self._rule = window
         self._users = users
+        self._fixed = fixed
         self.phase = Phase.START
         self.full_load_s = started_s + stagger_s
         self.window_open_s: float | None = None
@@ -67,6 +72,8 @@ class Phases:
         self._stopped = True
 
     def _in_window(self, due_s: float) -> bool:
+        if self._fixed is not None:
+            return self._fixed[0] <= due_s < self._fixed[1]
         if self.window_open_s is None or due_s < self.window_open_s:
             return False
         return self.window_close_s is None or due_s < self.window_close_s
@@ -83,6 +90,8 @@ class Phases:
         """Return when the phase may next change by the passing of time alone; inf when only a request can change it."""
         if self.phase is Phase.START:
             return self.full_load_s
+        if self._fixed is not None and self.phase in (Phase.WARMUP, Phase.WINDOW):
+            return self._fixed[self.phase is Phase.WINDOW]
         if self.phase is Phase.WARMUP:
             cut_s = self.full_load_s + self._rule.warmup_max_s
             if not self._latencies:
@@ -99,9 +108,9 @@ class Phases:
         elif self.phase is Phase.START and now_s >= self.full_load_s:
             self.phase = Phase.WARMUP
         elif self.phase is Phase.WARMUP and self._warm(now_s):
-            self.phase, self.window_open_s = Phase.WINDOW, now_s
+            self.phase, self.window_open_s = Phase.WINDOW, self._fixed[0] if self._fixed else now_s
         elif self.phase is Phase.WINDOW and now_s >= self.next_time_s():
-            self.phase, self.window_close_s = Phase.HOLD, now_s
+            self.phase, self.window_close_s = Phase.HOLD, self._fixed[1] if self._fixed else now_s
         elif self.phase is Phase.HOLD and self._open_in_window == 0:
             self.phase = Phase.DRAIN
         elif self.phase is Phase.DRAIN and self.in_flight == 0:
@@ -109,5 +118,6 @@ class Phases:
 
     def _warm(self, now_s: float) -> bool:
         warm = now_s >= self.next_time_s()
-        self.warmup_cut = warm and now_s >= self.full_load_s + self._rule.warmup_max_s
+        if self._fixed is None:
+            self.warmup_cut = warm and now_s >= self.full_load_s + self._rule.warmup_max_s
         return warm

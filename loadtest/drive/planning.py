@@ -15,7 +15,7 @@ from loadtest.drive.figures import cell_figures
 from loadtest.drive.plan import Cell, plan_lines
 from loadtest.drive.stages import Course, Time, look_words
 from loadtest.errors import LoadtestError, RunError
-from loadtest.record import read_cells, read_requests, read_scrapes
+from loadtest.run_folder import read_cells, read_requests, read_scrapes
 
 FINISH_S = 5.0  # completing the records at the end of a budget
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from loadtest.checks import levels, positive_s, shown, whole
 from loadtest.drive.budget import Terms, fit, parse_budget
 from loadtest.drive.choice import (
     LEAST_PAIRS,
@@ -28,7 +29,7 @@ from loadtest.servers.address import clean_url
 from loadtest.servers.control import Arm, answers
 from loadtest.servers.file import ServersFile, read_servers
 from loadtest.servers.process import refuse_unknown_world
-from loadtest.settings import Experiment, levels, positive_s, shown, whole
+from loadtest.settings import Experiment
 
 BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
 SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"

@@ -22,7 +22,8 @@ from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document
 from loadtest.reading import numbered_lines
-from loadtest.record import CellRecord, LineWriter, finish_requests, read_cells, read_plan, read_run
+from loadtest.record import CellRecord, LineWriter
+from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
 from loadtest.servers.identity import Identity
 
 ENDED = ("complete", "aborted")  # states of a cell that is not measured again

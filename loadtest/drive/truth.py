@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from loadtest.record import STREAM_SCHEMA, read_lines
+from loadtest.record import STREAM_SCHEMA
+from loadtest.run_folder import read_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,8 @@ class LLMUser(User):
         super().__init__(environment)
         self.cell: CellContext = context_of(environment, type(self))
         self.number, self._start_s = self.cell.new_user()
-        self._client = self.cell.new_client()
+        self._arrives = self.cell.opened is not None  # its first request is due at its start, and nothing was sent yet
+        self._client = None if self._arrives else self.cell.new_client()
         self._ready_s = self._start_s
         self._think_s = 0.0
         self._tool_s = 0.0
@@ -63,13 +64,15 @@ class LLMUser(User):
         """Start this user's greenlet: it begins at the user's own time and closes its connection at the end."""
 
         def run_user(user: LLMUser) -> None:  # Locust reads the user from the greenlet's first argument
-            user._sleep_until(user._start_s)
+            if not user._arrives:
+                user._sleep_until(user._start_s)
             try:
                 user.run()  # type: ignore[no-untyped-call]  # Locust types in part
             except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # a scenario may raise anything
                 self.environment.events.user_error.fire(user_instance=user, exception=error, tb=error.__traceback__)
             finally:
-                user._client.close()
+                if user._client is not None:
+                    user._client.close()
 
         self._greenlet = group.spawn(run_user, self)
         self._group = group
@@ -84,7 +87,12 @@ class LLMUser(User):
         self._tasks = _SeededTasks(self)
 
     def wait(self) -> None:
-        """Count Locust's wait_time as think time, drawn from the session's own randomness."""
+        """Count Locust's wait_time as think time, drawn from the session's own randomness.
+
+        In an open load an arrival is one task: the user ends with it.
+        """
+        if self.cell.opened is not None:
+            raise StopUser
         state = random.getstate()
         try:
             random.seed(self.rng("wait").random())
@@ -161,7 +169,8 @@ class LLMUser(User):
 
     def _send(self, path: str, body: bytes, category: str, asked: str) -> Request:
         cell = self.cell
-        due_s = self._ready_s + max(self._think_s + self._tool_s, self._pause_s)
+        pause_s = 0.0 if self._arrives else max(self._think_s + self._tool_s, self._pause_s)
+        due_s, self._arrives = self._ready_s + pause_s, False
         self._think_s = self._tool_s = self._pause_s = 0.0
         self._idle_tasks = 0
         digest = body_hash(body)  # before the wait: what is done after it makes the request late
@@ -176,15 +185,26 @@ class LLMUser(User):
         self._turn += 1
         cell.due(request)
         try:
-            self._client.stream(path, body, request)
+            self._stream(path, body, request)
         finally:  # a killed user's request is kept too, as cancelled
             if request.end_s != request.end_s:
                 request.end_s = cell.clock.now_s()
             cell.ended(request)
         self._ready_s = request.end_s
-        if request.outcome != Outcome.OK:
+        if request.outcome != Outcome.OK and cell.opened is None:  # arrivals do not wait for anyone
             self._pause_s = PAUSE_AFTER_FAILURE_S
         return request
+
+    def _stream(self, path: str, body: bytes, request: Request) -> None:
+        """Send a request on the user's own connection, or in an open load on one of the cell's."""
+        if self._client is not None:
+            self._client.stream(path, body, request)
+        elif self.cell.opened is not None and not self.cell.turns_away(request):
+            client = self.cell.opened.take(self.cell.new_client)
+            try:
+                client.stream(path, body, request)
+            finally:
+                self.cell.opened.give_back(client)
 
     def _sleep_until(self, due_s: float) -> None:
         wait_s = due_s - self.cell.clock.now_s()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loadtest.analyse.results import Answer, BreakEven, Crossing, Estimate, Finding, Why
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import Answer, BreakEven, Finding, Why
 from loadtest.report import words
 from loadtest.report.view import DEPTHS, View, section
 

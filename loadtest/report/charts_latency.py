@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loadtest.analyse.results import Estimate, Judgement
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import Judgement
 from loadtest.report import words
 from loadtest.report.figures import LOAD, Chart, Points, arm_style, canvas, listed, load_axis, series, time_axis
 from loadtest.report.view import View
@@ -15,10 +16,10 @@ from loadtest.report.view import View
 def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Output tokens per second of each arm over load."""
     view = View(run=run, judgement=judgement)
-    curves = _curves(view, lambda arm, level: view.mean(arm, level, "output_tokens_per_s"))
+    curves = curves_of(view, lambda arm, level: view.mean(arm, level, "output_tokens_per_s"))
     if not curves:
         return None
-    title = _pair_title(view, curves, "Throughput", lambda value: f"{words.count(value)} tokens/s")
+    title = pair_title(curves, "Throughput", lambda value: f"{words.count(value)} tokens/s")
     figure = canvas(title, x_title=LOAD, y_title="output tokens/s")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero", tickformat=",")
@@ -28,27 +29,27 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
         note="With think time this is the load carried, not a capacity.",
-        columns=("load", *curves), rows=_rows(view, curves, words.count),
+        columns=("load", *curves), rows=rows_of(view, curves, words.count),
     )  # fmt: skip
 
 
 def ttft(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Time to first token over load, middle and tail."""
-    return _tails(
+    return tails(
         View(run=run, judgement=judgement), "ttft", "latency", "From the moment a request was due, queue included."
     )
 
 
 def e2e(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """End-to-end time over load, middle and tail."""
-    return _tails(
+    return tails(
         View(run=run, judgement=judgement), "e2e", "latency", "From the moment a request was due to its last chunk."
     )
 
 
 def tpot(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Time per output token over load, middle and tail."""
-    return _tails(
+    return tails(
         View(run=run, judgement=judgement), "tpot", "tokens", "One value per request: the pace of its tokens."
     )
 
@@ -56,22 +57,23 @@ def tpot(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 def token_gap(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Gap per token over load, middle and tail."""
     note = "The first token of a chunk carries the wait, its other tokens 0; a median of 0 is therefore common."
-    return _tails(View(run=run, judgement=judgement), "token_gap", "tokens", note)
+    return tails(View(run=run, judgement=judgement), "token_gap", "tokens", note)
 
 
 def chunk_gap(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Gap between chunks over load, middle and tail."""
     note = "Longer with speculation by design: a step takes longer and brings several tokens. Never held against it."
-    return _tails(View(run=run, judgement=judgement), "chunk_gap", "tokens", note)
+    return tails(View(run=run, judgement=judgement), "chunk_gap", "tokens", note)
 
 
-def _tails(view: View, name: str, part: str, note: str) -> Chart | None:
+def tails(view: View, name: str, part: str, note: str) -> Chart | None:
+    """Return the chart of a latency over load: the deepest percentile that exists, and the median."""
     metric, depth = words.metric(name), view.deepest(name) or "p50"
-    deep = _curves(view, lambda arm, level: view.tail(arm, level, name, depth))
+    deep = curves_of(view, lambda arm, level: view.tail(arm, level, name, depth))
     if not deep:
         return None
-    middle = _curves(view, lambda arm, level: view.tail(arm, level, name, "p50")) if depth != "p50" else {}
-    title = _pair_title(view, deep, f"{metric.label.capitalize()}, {depth},", words.time)
+    middle = curves_of(view, lambda arm, level: view.tail(arm, level, name, "p50")) if depth != "p50" else {}
+    title = pair_title(deep, f"{metric.label.capitalize()}, {depth},", words.time)
     figure = canvas(title, x_title=LOAD, y_title="")
     load_axis(figure, view.levels)
     every = [bound for curves in (deep, middle) for points in curves.values() for _, item in points
@@ -86,11 +88,12 @@ def _tails(view: View, name: str, part: str, note: str) -> Chart | None:
     return Chart(
         key=name.replace("_", "-"), part=part, figure=figure,
         alt=f"Line chart of {metric.label} over load, {depth} and median, for {listed(list(deep))}. {title}.",
-        note=note, columns=("load", *both), rows=_rows(view, both, words.time),
+        note=note, columns=("load", *both), rows=rows_of(view, both, words.time),
     )  # fmt: skip
 
 
-def _curves(view: View, read: Callable[[str, float], Estimate]) -> dict[str, Points]:
+def curves_of(view: View, read: Callable[[str, float], Estimate]) -> dict[str, Points]:
+    """Return, by arm, the levels at which a value exists, with the value."""
     found: dict[str, Points] = {}
     for arm in view.judgement.arms:
         points = [(level, read(arm, level)) for level in view.levels]
@@ -100,7 +103,7 @@ def _curves(view: View, read: Callable[[str, float], Estimate]) -> dict[str, Poi
     return found
 
 
-def _pair_title(view: View, curves: Mapping[str, Points], what: str, form: words.Format) -> str:
+def pair_title(curves: Mapping[str, Points], what: str, form: words.Format) -> str:
     """State both arms' values at the highest level that both have, or the only arm's at its highest."""
     shared = set.intersection(*({level for level, _ in points} for points in curves.values()))
     if not shared:
@@ -115,7 +118,8 @@ def _pair_title(view: View, curves: Mapping[str, Points], what: str, form: words
     return said
 
 
-def _rows(view: View, curves: Mapping[str, Points], form: words.Format) -> tuple[tuple[str, ...], ...]:
+def rows_of(view: View, curves: Mapping[str, Points], form: words.Format) -> tuple[tuple[str, ...], ...]:
+    """Return a row per level, a column per curve."""
     found = {name: dict(points) for name, points in curves.items()}
     return tuple(
         (words.level(level), *(words.interval(points.get(level, Estimate()), form) for points in found.values()))

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.results import Crossing, Estimate, Judgement
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import Judgement
 from loadtest.report import words
 from loadtest.report.figures import (
     AMBER,

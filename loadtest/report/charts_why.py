@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.results import CellView, Estimate, Judgement
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import CellView, Judgement
 from loadtest.report import words
 from loadtest.report.figures import (
     AMBER,

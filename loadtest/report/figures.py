@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import plotly.graph_objects as go
 
-from loadtest.analyse.results import Estimate
+from loadtest.analyse.estimates import Estimate
 from loadtest.report import words
 
 BLUE, VERMILLION = "#0072B2", "#D55E00"  # baseline, candidate
@@ -26,6 +26,8 @@ LOAD = "load, users, log scale"
 DODGE = 0.012  # arms are set this share apart along the load axis, so that error bars do not cover each other
 
 
+PARTS = ("load", "classes", "day", "latency", "tokens", "why", "acceptance", "cells")  # sections that hold charts
+
 T = TypeVar("T")
 Points = list[tuple[float, Estimate]]  # level → value
 
@@ -35,12 +37,13 @@ class Chart:
     """A figure with what a reader without eyes, colour or script needs: the finding, a description, the figures."""
 
     key: str
-    part: str  # load · latency · tokens · why · cells
+    part: str  # one of PARTS
     figure: go.Figure
     alt: str
     note: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    tall: bool = False  # has more rows than a chart of the usual height holds
 
     @property
     def title(self) -> str:
@@ -113,7 +116,7 @@ def time_axis(figure: go.Figure, seconds: Sequence[float | None], name: str) -> 
     """Make the y axis a time from 0, logarithmic where values span a factor above 6; return its unit's factor."""
     values = [value for value in seconds if value is not None and math.isfinite(value) and value > 0]
     top, bottom = max(values, default=1.0), min(values, default=1.0)
-    factor, unit = (1000.0, "ms") if top < 0.9995 else (1.0, "s")
+    factor, unit = unit_of_times([top])
     if top / bottom > 6:
         low, high = bottom * factor * 0.8, top * factor * 1.25
         ticks = _ticks(low, high)
@@ -123,6 +126,12 @@ def time_axis(figure: go.Figure, seconds: Sequence[float | None], name: str) -> 
     else:
         figure.update_yaxes(range=[0, top * factor * 1.12], title_text=f"{name}, {unit}")
     return factor
+
+
+def unit_of_times(seconds: Sequence[float | None]) -> tuple[float, str]:
+    """Return the factor and the name of the unit in which times of this size are drawn."""
+    top = max((value for value in seconds if value is not None and math.isfinite(value)), default=1.0)
+    return (1000.0, "ms") if top < 0.9995 else (1.0, "s")
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -164,17 +173,29 @@ def series(
     figure.add_scatter(
         x=[x * (1 + DODGE * style.shift) for x, _ in shown],
         y=[_scaled(item.value, factor) for _, item in shown],
-        error_y={
-            "type": "data", "symmetric": False, "thickness": 1.2, "width": 4, "color": style.colour,
-            "array": [_reach(item.value, item.high, factor) for _, item in shown],
-            "arrayminus": [_reach(item.low, item.value, factor) for _, item in shown],
-        },
+        error_y=error_bars([item for _, item in shown], style.colour, factor),
         name=label(style.name), mode="lines+markers",
         line={"color": style.colour, "width": style.width, "dash": style.dash},
         marker={"symbol": style.shape, "size": 8},
         hovertext=[f"{label(style.name)}<br>{words.level(x)}: {words.interval(item, form)}" for x, item in shown],
         hoverinfo="text",
     )  # fmt: skip
+
+
+def error_bars(points: Sequence[Estimate], colour: str, factor: float = 1.0) -> dict[str, Any]:
+    """Return Plotly's error bars of estimates; a bound that does not exist has none."""
+    return {
+        "type": "data", "symmetric": False, "thickness": 1.2, "width": 4, "color": colour,
+        "array": [_reach(item.value, item.high, factor) for item in points],
+        "arrayminus": [_reach(item.low, item.value, factor) for item in points],
+    }  # fmt: skip
+
+
+def level_colours(number: int) -> list[tuple[str, str]]:
+    """Return a colour and a shape for each of several levels; beyond six they repeat with another shape."""
+    colours = (SKY, GREEN, AMBER, PURPLE, INK, BLUE)
+    shapes = ("circle", "square", "triangle-up", "diamond", "x", "cross", "star")
+    return [(colours[i % len(colours)], shapes[i % len(shapes)]) for i in range(number)]
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

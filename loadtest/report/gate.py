@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadtest.analyse import gate_words
-from loadtest.analyse.results import Gate, GateOutcome, Regression, SloResult
+from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
 from loadtest.report import words
 from loadtest.report.tables import Table
 

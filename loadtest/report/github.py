@@ -6,7 +6,8 @@ import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from loadtest.analyse.results import Gate, GateOutcome, Judgement
+from loadtest.analyse.gate_results import Gate, GateOutcome
+from loadtest.analyse.results import Judgement
 from loadtest.report import gate as gate_report
 from loadtest.report import words
 

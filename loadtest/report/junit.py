@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from loadtest.analyse.results import Gate, GateOutcome, Judgement, Regression, SloResult
+from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
+from loadtest.analyse.results import Judgement
 from loadtest.errors import ExitCode
 from loadtest.report import gate as gate_report
 from loadtest.report import header, words

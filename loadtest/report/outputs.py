@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtest.analyse.results import OutputComparison, OutputVerdict
+from loadtest.analyse.output_results import OutputComparison, OutputVerdict
 from loadtest.report import words
 from loadtest.report.tables import Row, Table
 

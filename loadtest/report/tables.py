@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.analyse.results import CellView, Comparability, Estimate, Guard
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import CellView, Comparability, Guard
 from loadtest.report import words
 from loadtest.report.view import View
 

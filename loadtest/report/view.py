@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from loadtest.analyse.results import Answer, ArmLevel, Estimate, Finding, Guard, Judgement, Speedup, Why
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import Answer, ArmLevel, Finding, Guard, Judgement, Speedup, Why
 from loadtest.report import words
 
 DEPTHS = ("p50", "p90", "p95", "p99")

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from loadtest.analyse.results import Answer, Crossing, Estimate, Finding
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import Answer, Finding
 from loadtest.errors import ExitCode
 
 MISSING = "–"
@@ -111,6 +112,13 @@ def _time_format(scale: float | None) -> Format:
 def time(value: float | None) -> str:
     """Return seconds as a time with three significant digits: 41.3 ms, 1.24 s; failures count as ∞."""
     return MISSING if value is None or math.isnan(value) else _time_format(value)(value)
+
+
+def signed_time(value: float | None) -> str:
+    """Return a difference of times with its sign: −12.3 ms."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{'−' if value < 0 else '+'}{time(abs(value))}"
 
 
 def minutes(value: float | None) -> str:

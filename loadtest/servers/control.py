@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,79 +10,17 @@ from typing import Any
 import httpx
 
 from loadtest.errors import RunError, UsageError
+from loadtest.servers import prometheus
+from loadtest.servers.arm import NO_COUNTERS
+from loadtest.servers.arm import Arm as Arm
+from loadtest.servers.arm import arm_from as arm_from
+from loadtest.servers.arm import server_named as server_named
 from loadtest.servers.counters import parse_exposition
 from loadtest.servers.fetch import Answer, NoAnswer, fetch
-from loadtest.servers.headers import refuse_unsendable
 from loadtest.servers.hiding import carried, purged, without
 
 TIMEOUT_S = 10.0
 ANSWERS_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One server under test, as it was named."""
-
-    name: str  # baseline · speculative · server, or the name of a table in a servers file
-    role: str  # baseline · candidate · single
-    url: str  # scheme://host:port[/base], without a trailing slash or /v1
-    model: str = ""
-    api_key_env: str = ""
-    insecure: bool = False
-    headers_env: dict[str, str] = field(default_factory=dict)  # header → environment variable with its value
-    ca: str = ""  # PEM file of certificate authorities
-    metrics: tuple[str, ...] = ()  # metrics URLs of every replica; empty: url + /metrics
-    replicas: int = 1
-    gpus: int | None = None
-    method: str = ""  # declared method of speculation
-    k: int | None = None  # declared draft tokens per step
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers that carry the key and what else was asked for, read from the environment now.
-
-        Raises UsageError for a variable that is not set, or whose value cannot be sent; the value is not shown.
-        """
-        headers = {name: _variable(variable, f"the header {name}") for name, variable in self.headers_env.items()}
-        sources = dict(self.headers_env)
-        if self.api_key_env:
-            headers["Authorization"] = f"Bearer {_variable(self.api_key_env, 'api_key_env')}"
-            sources["Authorization"] = self.api_key_env
-        for name, value in headers.items():
-            refuse_unsendable(name, value.removeprefix("Bearer "), f"The value of {sources[name]} in the environment")
-        return headers
-
-    @property
-    def where(self) -> str:
-        """How a sentence calls it, with its URL."""
-        return f"{server_named(self.name)} at {self.url}"
-
-    def verification(self) -> bool | ssl.SSLContext:
-        """Return how the control plane checks TLS certificates. Raises UsageError for an unreadable CA file."""
-        if self.insecure or not self.ca:
-            return not self.insecure
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            context.load_default_certs()
-        except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"The CA file {self.ca} cannot be read as PEM certificates: {error}.") from error
-        return context
-
-
-def _variable(name: str, purpose: str) -> str:
-    value = os.environ.get(name, "")
-    if not value:
-        raise UsageError(f"{name}, named for {purpose}, is not set in the environment.")
-    return value
-
-
-def arm_from(data: Mapping[str, Any]) -> Arm:
-    """Return the arm that `dataclasses.asdict` turned into plain data."""
-    return Arm(**{**data, "metrics": tuple(data["metrics"])})
-
-
-def server_named(name: str) -> str:
-    """Return how a sentence calls the server of an arm."""
-    return "the server" if name == "server" else f"the {name} server"
 
 
 @dataclass(slots=True)
@@ -93,6 +29,7 @@ class Control:
 
     arm: Arm
     client: httpx.Client = field(init=False)
+    _bare: httpx.Client | None = field(init=False, default=None)  # for a Prometheus, which is not to see the key
     _secrets: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,10 +40,14 @@ class Control:
             base_url=self.arm.url, headers={"Accept-Encoding": "identity"} | headers, timeout=TIMEOUT_S,
             trust_env=False, verify=self.arm.verification(), follow_redirects=False,
         )  # fmt: skip
+        if self.arm.prometheus:
+            self._bare = httpx.Client(timeout=TIMEOUT_S, trust_env=False, verify=self.arm.verification())
 
     def close(self) -> None:
         """Close its connections."""
         self.client.close()
+        if self._bare is not None:
+            self._bare.close()
 
     def without_secrets(self, text: str) -> str:
         """Return a text, such as a server's own words, with the key and the other headers' values hidden."""
@@ -172,20 +113,42 @@ class Control:
         """Return the rows of /v1/models; empty when the server has no such list."""
         return self.listing()[0]
 
+    def expositions(self) -> list[str]:
+        """Return the text of /metrics of every replica. Raises NoAnswer, also where it is not to be read."""
+        if self.arm.metrics == (NO_COUNTERS,):
+            raise NoAnswer("its counters are not read")
+        texts = []
+        for url in self.arm.metrics or ("/metrics",):
+            answer = self.fetch(url)
+            if answer.status != 200:
+                raise NoAnswer(f"HTTP {answer.status}")
+            texts.append(answer.text)
+        return texts
+
+    def exposition(self) -> str:
+        """Return the text of /metrics, replicas one after the other; empty where there is none."""
+        if self.arm.prometheus:
+            return ""
+        try:
+            return "\n".join(self.expositions())
+        except NoAnswer:
+            return ""
+
     def scrape(self) -> tuple[dict[str, float], list[float], float, str]:
-        """Return (values, accepted by slot, seconds it took, what went wrong) of /metrics, replicas added up."""
+        """Return (values, accepted by slot, seconds it took, what went wrong) of /metrics, replicas added up.
+
+        Of a Prometheus, the first figures that it took after this was called: the seconds are those of its last answer.
+        """
         began = time.perf_counter()
-        texts: list[str] = []
         values: dict[str, float] = {}
         positions: list[float] = []
         error = ""
         try:
-            for url in self.arm.metrics or ("/metrics",):
-                answer = self.fetch(url)
-                if answer.status != 200:
-                    raise ValueError(f"HTTP {answer.status}")
-                texts.append(answer.text)
-            values, positions = parse_exposition("\n".join(texts))
+            if self._bare is not None:
+                bare = self._bare
+                values, positions, began = prometheus.scrape(self.arm, lambda url: fetch(bare, url, TIMEOUT_S, None))
+            else:
+                values, positions = parse_exposition("\n".join(self.expositions()), self.arm.model)
         except (NoAnswer, ValueError) as failure:
             error = self.without_secrets(str(failure))
         return values, positions, time.perf_counter() - began, error

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-PREFIXES = ("vllm:",)
+from loadtest.servers.kinds import KINDS, prefixes
+
+PREFIXES = prefixes()
 LARGEST = 1e18  # beyond it a figure is no count and no time, and its sums may overflow
+# When a process began: it tells a restart even where the counters have grown past what they were.
+BEGAN = "process_start_time_seconds"
+_KEPT = (*PREFIXES, BEGAN)
 _SKIPPED_SUFFIXES = ("_bucket", "_created", "_info")
-PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_AVERAGED_SUFFIXES = ("_perc", "_usage", "_rate", "_ratio", "_accept_length")
+_MODEL = re.compile(r'[{,]model_name="((?:[^"\\]|\\.)*)"')
+PER_POSITION = tuple(kind.per_position for kind in KINDS.values() if kind.per_position)
+
+Sample = tuple[str, Mapping[str, str], float]  # exposition name, labels, value
 
 
-def parse_exposition(text: str) -> tuple[dict[str, float], list[float]]:
+def parse_exposition(text: str, model: str = "") -> tuple[dict[str, float], list[float]]:
     """Return (values, accepted tokens by draft slot) of an exposition in Prometheus' text format.
 
     Counters and gauges are summed over their labels (engines of a data-parallel server, finish reasons); shares
     (`…_perc`) are averaged. Histogram buckets, `_created` twins and other processes' families are left out, before
-    parsing, so that a scrape costs well under a millisecond. Raises ValueError for text that is no exposition.
+    parsing, so that a scrape costs well under a millisecond. Where the exposition tells several models apart and
+    `model` is one of them, only that one counts. Raises ValueError for text that is no exposition.
     """
-    lines = [line for line in text.splitlines() if line.startswith(PREFIXES) and not _skipped(line)]
+    lines = [line for line in text.splitlines() if line.startswith(_KEPT) and not _skipped(line)]
+    lines = _of_model(lines, model)
+    families = text_string_to_metric_families("\n".join(lines) + "\n")
+    return added_up((s.name, s.labels, s.value) for family in families for s in family.samples)
+
+
+def added_up(samples: Iterable[Sample]) -> tuple[dict[str, float], list[float]]:
+    """Return (values, accepted tokens by draft slot) of samples: counts are summed, shares averaged."""
     sums: dict[str, list[float]] = defaultdict(list)
     positions: dict[int, float] = defaultdict(float)
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            if math.isnan(sample.value):
-                continue
-            sums[sample.name].append(sample.value)
-            if sample.name == PER_POSITION:
-                positions[int(sample.labels.get("position", -1))] += sample.value
-    values = {name: sum(v) / (len(v) if name.endswith("_perc") else 1) for name, v in sums.items()}
+    for name, labels, value in samples:
+        if math.isnan(value):
+            continue
+        sums[name].append(value)
+        if name in PER_POSITION:
+            positions[int(labels.get("position", -1))] += value
+    values = {name: sum(v) / (len(v) if name.endswith(_AVERAGED_SUFFIXES) else 1) for name, v in sums.items()}
     accepted = [positions[slot] for slot in sorted(positions) if slot >= 0]
     told = {name: value for name, value in values.items() if abs(value) <= LARGEST}
     return told, accepted if all(abs(value) <= LARGEST for value in accepted) else []
@@ -41,12 +59,23 @@ def _skipped(line: str) -> bool:
     return name.endswith(_SKIPPED_SUFFIXES)
 
 
-RUNNING = "vllm:num_requests_running"
-WAITING = "vllm:num_requests_waiting"
+def _of_model(lines: list[str], model: str) -> list[str]:
+    """Return the lines of one model, and those that name none; all of them unless that model is among several."""
+    if not model:
+        return lines
+    named = {line: match[1] for line in lines if (match := _MODEL.search(line))}
+    models = set(named.values())
+    return [line for line in lines if named.get(line, model) == model] if model in models and len(models) > 1 else lines
 
 
-def is_idle(values: dict[str, float]) -> bool | None:
+def family_names(text: str) -> set[str]:
+    """Return the names of the known families in an exposition, as far as its lines tell."""
+    return {line.split("{", 1)[0].split(" ", 1)[0] for line in text.splitlines() if line.startswith(PREFIXES)}
+
+
+def is_idle(values: Mapping[str, float]) -> bool | None:
     """Return whether the server works on nothing; None when it does not say."""
-    if RUNNING not in values:
-        return None
-    return values[RUNNING] + values.get(WAITING, 0.0) == 0
+    for kind in KINDS.values():
+        if kind.running and kind.running in values:
+            return values[kind.running] + values.get(kind.waiting, 0.0) == 0
+    return None

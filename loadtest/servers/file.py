@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from loadtest.checks import choice, flag, positive_s, shown, strings, text, whole
 from loadtest.errors import UsageError, nearest
 from loadtest.experiment import parse_toml
 from loadtest.servers.address import clean_url, read_address
 from loadtest.servers.control import Arm
 from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
-from loadtest.settings import choice, flag, key, positive_s, shown, strings, text, whole
+from loadtest.settings import key
 
 LEAST_INHERITED = 8  # characters of a secret that a server has from the shell: shorter words are in any log
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loadtest.checks import shown
 from loadtest.errors import ExitCode, RunError, UsageError, nearest
-from loadtest.settings import shown
 from loadtest.simulate.worlds import WORLDS
 
 START_S = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +37,11 @@ class Turn:
     # The tool that the scripted answer calls, as "name {arguments in JSON}"; the turn after it holds what came back.
     call: str = ""
     from_tool: bool = False  # `user` is what a tool gave back, and `think_s` how long it took
+    # Of a turn that was logged: its whole request, in place of `user` and the history before it.
+    messages: tuple[Mapping[str, Any], ...] = ()
+    prompt: str = ""  # of a completion, which has no messages
+    tools: tuple[Mapping[str, Any], ...] = ()
+    max_tokens: int | None = None  # the answer's own limit, which can only lower that of [generation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +54,11 @@ class Session:
 
 def requests_of(session: Session) -> Iterator[tuple[Turn, list[dict[str, Any]]]]:
     """Yield each turn with the messages of its request: the scripted history before it, tool calls included."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": session.system}] if session.system else []
+    messages: list[Any] = [{"role": "system", "content": session.system}] if session.system else []
     for number, turn in enumerate(session.turns):
+        if turn.messages:
+            yield turn, [dict(message) for message in turn.messages]
+            continue
         if turn.from_tool:
             messages.append({"role": "tool", "tool_call_id": f"call_{number - 1}", "content": turn.user})
         else:

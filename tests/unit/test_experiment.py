@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtest.checks import duration_s
 from loadtest.errors import UsageError
 from loadtest.experiment import SECTIONS, as_document, from_document, from_toml, load_experiment, with_assignments
-from loadtest.settings import Experiment, duration_s
+from loadtest.settings import Experiment
 
 
 def test_a_file_sets_what_it_names_and_leaves_the_rest():

@@ -13,16 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadtest.errors import ExitCode, UsageError
-from loadtest.record import (
-    REQUEST_SCHEMA,
-    Request,
-    batch_of,
-    read_cells,
-    read_plan,
-    read_requests,
-    read_run,
-    read_scrapes,
-)
+from loadtest.record import REQUEST_SCHEMA, Request, batch_of
+from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
 
 HEADER: dict[str, Any] = {
     "schema": 1, "status": "complete", "baseline": "a", "candidate": "b", "experiment": {"plan": {"seed": 1}},

@@ -7,22 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.record import (
-    SCHEMA_VERSION,
-    CellRecord,
-    LineWriter,
-    Outcome,
-    Request,
-    RequestWriter,
-    Scrape,
-    finish_requests,
-    read_cells,
-    read_lines,
-    read_requests,
-    read_run,
-    read_scrapes,
-    write_json,
-)
+from loadtest.record import SCHEMA_VERSION, CellRecord, LineWriter, Outcome, Request, RequestWriter, Scrape, write_json
+from loadtest.run_folder import finish_requests, read_cells, read_lines, read_requests, read_run, read_scrapes
 
 
 def _request(number: int) -> Request:

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.record import Request, RequestWriter, finish_requests, read_plan, read_requests, stream_name
+from loadtest.record import Request, RequestWriter, stream_name
+from loadtest.run_folder import finish_requests, read_plan, read_requests
 
 
 def _write(folder: Path, sitting: int, cells: list[int], *, close: bool = True) -> None:

@@ -10,9 +10,9 @@ from made_run import BASE, SPEC, Made
 
 from loadtest.analyse.explain import scrapes_by_cell
 from loadtest.analyse.gate import judge_slo
+from loadtest.analyse.gate_results import SloResult
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.reach import Loads
-from loadtest.analyse.results import SloResult
 from loadtest.analyse.slo_levels import GateFacts
 from loadtest.analyse.table import derive
 from loadtest.record import CellRecord, Request

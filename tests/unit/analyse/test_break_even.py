@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loadtest.analyse.breakeven import WITHIN, Translation, Zone, break_even, crossings, zones
 from loadtest.analyse.compare import Curve, fit_curve
-from loadtest.analyse.results import Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
 
 
 def curve(ratios: dict[float, float], half: float | list[float]) -> Curve:

@@ -12,7 +12,8 @@ from gate_facts import facts_of, failing
 from made_run import BASE, SPEC, Made
 
 from loadtest.analyse.capacity import Margins, bounded, capacities, capacity_slos, greatest_load, ratio_of, sentence
-from loadtest.analyse.results import Capacity, Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.gate_results import Capacity
 from loadtest.settings import Price
 from loadtest.slo_tables import objectives
 

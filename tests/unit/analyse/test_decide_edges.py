@@ -11,8 +11,9 @@ import pytest
 from loadtest.analyse.breakeven import Translation, break_even, zones
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.decide import NOT, OPEN, PAYS, Evidence, decide, level_state
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.guards import _compared, guards
-from loadtest.analyse.results import Answer, ArmLevel, Crossing, Estimate, Finding, Guard, Tail
+from loadtest.analyse.results import Answer, ArmLevel, Finding, Guard, Tail
 from loadtest.settings import Decision
 
 LOG = math.log(1.25)  # a threshold whose logarithm is met exactly by exp(log)

@@ -17,7 +17,8 @@ from loadtest.analyse.judge import judge_data
 from loadtest.analyse.results import Judgement
 from loadtest.analyse.verdict import as_json
 from loadtest.drive.prepare import Options, prepare
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override
 from loadtest.record import Scrape
 from loadtest.simulate.worlds import world

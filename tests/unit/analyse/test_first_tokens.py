@@ -9,9 +9,10 @@ import pytest
 from made_run import BASE, SPEC, cell
 
 from loadtest.analyse.counters import Deltas
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import FirstToken
 from loadtest.analyse.first_tokens import TERMS, by_cell, change, first_token, terms
-from loadtest.analyse.results import ArmLevel, Estimate
+from loadtest.analyse.results import ArmLevel
 from loadtest.record import Scrape
 
 

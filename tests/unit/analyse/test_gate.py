@@ -10,8 +10,9 @@ import pytest
 from gate_facts import PLAIN, alone, facts_of, few_survivors, judged, one_block, plain, with_failures
 from made_run import BASE, SPEC
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate import GRAVEST
-from loadtest.analyse.results import Estimate, GateOutcome
+from loadtest.analyse.gate_results import GateOutcome
 from loadtest.analyse.slo_levels import IDENTICAL, held
 from loadtest.settings import Experiment, Traffic
 from loadtest.slo import MEASURES, Ask

@@ -13,10 +13,11 @@ import pytest
 from gate_facts import PLAIN, failing
 from made_run import BASE, SPEC, Made, header
 
+from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.gating import Asked
 from loadtest.analyse.judge import judge_data
 from loadtest.analyse.regression import items, refuse_unnamed, with_regressions
-from loadtest.analyse.results import Gate, GateOutcome, Judgement
+from loadtest.analyse.results import Judgement
 from loadtest.analyse.verdict import as_json, json_schema
 from loadtest.errors import ExitCode, NotComparable, UsageError
 from loadtest.experiment import as_document, from_toml

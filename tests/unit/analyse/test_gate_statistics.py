@@ -11,9 +11,9 @@ from gate_facts import PLAIN, facts_of, plain
 from made_run import BASE, SPEC, Made
 from scipy import stats
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.objectives import requests_needed
 from loadtest.analyse.reach import Loads
-from loadtest.analyse.results import Estimate
 from loadtest.analyse.settle import factor
 from loadtest.analyse.shares import difference, exact_interval, share_effect, share_estimates
 from loadtest.analyse.slo_levels import GateFacts

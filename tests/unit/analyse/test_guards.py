@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from made_run import BASE, SPEC
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.guards import by_arm_level, guards
-from loadtest.analyse.results import ArmLevel, Estimate, Finding, Guard, Tail
+from loadtest.analyse.results import ArmLevel, Finding, Guard, Tail
 from loadtest.settings import Decision
 
 BLOCKS = 4

@@ -13,12 +13,14 @@ import pytest
 from made_run import BASE, SPEC, Made, header
 
 from loadtest.analyse.decide import answer_of
+from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.judge import judge, judge_data
-from loadtest.analyse.results import Answer, Crossing, Finding, Judgement
+from loadtest.analyse.results import Answer, Finding, Judgement
 from loadtest.analyse.verdict import as_json
 from loadtest.errors import ExitCode, UsageError
 from loadtest.experiment import as_document
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, finish_requests, write_json
+from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, write_json
+from loadtest.run_folder import finish_requests
 from loadtest.settings import Decision, Experiment, Load
 
 FALLING = Made(speedup=lambda level: 1.8 - 0.2 * float(np.log2(level)))  # of the decode; 1 at 16 users

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import LineCrossing
 from loadtest.analyse.law import Points, fieller, fit_lines, linear_law
-from loadtest.analyse.results import BreakEven, Crossing, Estimate
+from loadtest.analyse.results import BreakEven
 
 X = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 BASE, SPEC = (0.50, 0.010), (0.30, 0.015)  # C1, C2: they cross at 0.2 ÷ 0.005 = 40

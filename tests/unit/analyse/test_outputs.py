@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from loadtest.analyse.output_results import OutputComparison, OutputVerdict
 from loadtest.analyse.outputs import compare_outputs, judge_outputs, paired_difference, share
 from loadtest.analyse.permutation import deals, energy, holm, p_value, shift
-from loadtest.analyse.results import OutputComparison, OutputVerdict
 from loadtest.errors import UsageError
 
 B, C = "baseline", "speculative"

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from loadtest.analyse.results import ArmLevel, Estimate, Tail
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.results import ArmLevel, Tail
 from loadtest.analyse.stats import Sample, dispersion, merged, quantile_estimate, sample_of
 from loadtest.analyse.tails import bound_needs, combined, requests_needed, tail_ratios
 

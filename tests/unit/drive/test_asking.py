@@ -31,7 +31,8 @@ from loadtest.drive.forecast import announcement
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.prepare import Options, prepare
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override
 from loadtest.record import CellRecord, Request
 from loadtest.settings import Experiment

@@ -16,8 +16,9 @@ from loadtest.analyse.judge import judge_data
 from loadtest.drive.figures import CellFigure
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
 from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.shapes import ShapePool
 from loadtest.drive.stages import LOOKS, MISSES, Course, Time, coarse, look_confidence, look_words
-from loadtest.drive.virtual import ShapePool, run_virtual
+from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override
 from loadtest.settings import Experiment
 from loadtest.simulate.worlds import world

@@ -15,6 +15,7 @@ from loadtest.settings import Experiment, Load
 from loadtest.workload.sessions import SessionKey
 
 class Cell:
+    opened = None
     experiment = Experiment(load=Load(think_time=2.0))
     def new_user(self): return 1, 0.0
     def new_client(self): return None

@@ -10,7 +10,8 @@ import pytest
 
 from loadtest.analyse.judge import judge_data
 from loadtest.drive.prepare import Options, prepare
-from loadtest.drive.virtual import ShapePool, VirtualRun, run_virtual
+from loadtest.drive.shapes import ShapePool
+from loadtest.drive.virtual import VirtualRun, run_virtual
 from loadtest.experiment import override
 from loadtest.simulate.worlds import world
 from loadtest.workload.sessions import SessionKey

@@ -6,15 +6,14 @@ import dataclasses
 import math
 from typing import Any
 
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import (
     Answer,
     ArmLevel,
     BreakEven,
     CellView,
     Comparability,
-    Crossing,
     Decision,
-    Estimate,
     Finding,
     Guard,
     Judgement,

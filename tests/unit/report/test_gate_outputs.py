@@ -13,7 +13,8 @@ from report_example import judgement as example
 from report_example import run as run_header
 from rich.console import Console
 
-from loadtest.analyse.results import Capacity, Crossing, Estimate, Gate, GateOutcome, Regression, SloAt, SloResult
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.gate_results import Capacity, Gate, GateOutcome, Regression, SloAt, SloResult
 from loadtest.report import gate as gate_report
 from loadtest.report import github, markdown, terminal
 from loadtest.report.junit import junit, write_junit

@@ -4,7 +4,7 @@ import math
 import pytest
 import report_example as example
 
-from loadtest.analyse.results import Estimate
+from loadtest.analyse.estimates import Estimate
 from loadtest.report.charts import CHARTS
 from loadtest.report.figures import BLUE, VERMILLION
 

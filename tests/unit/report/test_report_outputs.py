@@ -7,7 +7,8 @@ from dataclasses import replace
 from report_example import judgement as example
 from report_example import run as run_header
 
-from loadtest.analyse.results import Estimate, OutputComparison, OutputTest, OutputVerdict
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.output_results import OutputComparison, OutputTest, OutputVerdict
 from loadtest.report.outputs import summary, table
 from loadtest.report.page import page
 

@@ -3,7 +3,8 @@ import dataclasses
 import pytest
 import report_example as example
 
-from loadtest.analyse.results import Answer, BreakEven, Crossing, Estimate, Finding, Guard, Speedup
+from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.results import Answer, BreakEven, Finding, Guard, Speedup
 from loadtest.report import answer, header, tables
 from loadtest.report.view import VERDICTS, View
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.metrics import METRICS
-from loadtest.analyse.results import Estimate
 from loadtest.errors import ExitCode
 from loadtest.report import words
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadtest.servers.identity import Identity, compare, flatten
+from loadtest.servers.comparison import compare
+from loadtest.servers.identity import Identity, flatten
 
 BASE = Identity(
     kind="vllm", model="m", model_root="org/m", max_model_len=4096, version="0.33.0", probe_tokens=30, speculates=False,

@@ -1,0 +1,32 @@
+"""A value with its interval, and the form of a crossing: what every other result is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its 95 % interval; None where it does not exist, never 0."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0  # blocks, or requests for a pooled percentile
+
+
+class Crossing(StrEnum):
+    """The form of a break-even."""
+
+    PAYS_UP_TO = "pays_up_to"  # above the threshold at the bottom, below it at the top
+    PAYS_EVERYWHERE = "pays_everywhere"  # above at every tested load: the limit lies beyond
+    NEVER_PAYS = "never_pays"
+    PAYS_FROM = "pays_from"  # below at the bottom, above at the top
+    BAND = "band"  # more than one crossing
+    CANNOT_TELL = "cannot_tell"
+    NO_DATA = "no_data"

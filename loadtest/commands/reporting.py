@@ -1,0 +1,71 @@
+"""Judging a run's records and writing everything that is drawn from them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loadtest.errors import ExitCode, RunError, UsageError, printable
+
+
+def report_of_run(folder: Path, screen: Any) -> int:
+    """Report a run that has just ended; what could not be written is no fault of the options, and must not pass."""
+    try:
+        return report_run(folder, screen)
+    except UsageError as error:
+        raise RunError(str(error)) from error
+
+
+def report_outputs(folder: Path, console: Any) -> int:
+    """Judge the answers in a folder, write what they say and return the exit code."""
+    from loadtest.analyse.outputs import FILE, judge_outputs
+    from loadtest.analyse.verdict import outputs_as_json
+    from loadtest.record import write_json
+    from loadtest.report.outputs import summary
+    from loadtest.report.writing import write_whole
+    from loadtest.run_folder import read_run
+
+    found = judge_outputs(folder, read_run(folder))
+    if found is None:
+        raise RunError(f"{folder} holds no {FILE}: the answers were not compared to the end.")
+    write_json(folder / "verdict.json", outputs_as_json(found))
+    console.print(summary(found), markup=False)
+    console.print(f"Folder: {write_whole(folder / 'summary.md', summary(found)).parent}", markup=False, soft_wrap=True)
+    return found.exit_code
+
+
+def report_run(folder: Path, console: Any, judgement: Any = None) -> int:
+    """Write everything that is drawn from a run, print the answer and return the exit code."""
+    from loadtest.analyse.judge import judge
+    from loadtest.analyse.verdict import as_json
+    from loadtest.record import write_json
+    from loadtest.report import github
+    from loadtest.report.junit import write_junit
+    from loadtest.report.markdown import write_summary
+    from loadtest.report.page import write_page
+    from loadtest.report.terminal import print_summary
+    from loadtest.run_folder import read_run
+
+    header, judgement = read_run(folder), judgement or judge(folder)
+    try:
+        write_json(folder / "verdict.json", as_json(judgement))
+    except OSError as error:
+        raise UsageError(f"{folder / 'verdict.json'} cannot be written: {error.strerror}.") from error
+    summary = write_summary(folder, header, judgement).read_text(encoding="utf-8")
+    write_junit(folder, header, judgement)
+    page = write_page(folder, header, judgement)
+    in_actions = github.in_actions(os.environ)
+    before, after = github.quiet_commands() if in_actions else ("", "")
+    console.print(before, markup=False, end="\n" if before else "")
+    print_summary(console, header, judgement, page)
+    console.print(after, markup=False, end="\n" if after else "")
+    if unwritten := github.add_summary(os.environ, summary):
+        click.echo(f"loadtest: {printable(unwritten)}", err=True)
+    for line in github.annotated(judgement) if in_actions else ():
+        click.echo(line)
+    sittings = header.get("sittings") or [{}]
+    interrupted = "interrupted" in (header["status"], sittings[-1].get("state"))
+    return int(ExitCode.INTERRUPTED) if interrupted else judgement.decision.exit_code

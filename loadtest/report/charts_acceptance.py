@@ -1,0 +1,191 @@
+"""Acceptance of drafts by what it may depend on: slot, category of prompt, output position, request, time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.findings import Acceptance
+from loadtest.analyse.results import Judgement
+from loadtest.report import words
+from loadtest.report.figures import GREEN, PURPLE, Chart, canvas, error_bars, label, level_colours, thinned
+
+BY_RATIO = "acceptance ratio"
+
+
+def _found(judgement: Judgement) -> Acceptance | None:
+    return judgement.findings.acceptance if judgement.findings else None
+
+
+def _form(kind: str) -> tuple[words.Format, float, str]:
+    """Return how a figure by request is written, its factor on the axis, and the axis' title."""
+    if kind == BY_RATIO:
+        return words.share, 100.0, "accepted ÷ drafted, %"
+    return words.count, 1.0, "tokens per chunk"
+
+
+def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """How far drafts survive, and what each slot adds given that the one before was accepted."""
+    found = _found(judgement)
+    shown = [slot for slot in found.slots if words.known(slot.survival.value)] if found else []
+    if not shown:
+        return None
+    last, first = shown[-1], shown[0]
+    title = f"Slot 1 is accepted in {words.share(first.survival.value)} of drafts"
+    if last is not first:
+        title += f", slot {last.slot} in {words.share(last.survival.value)}"
+        title += f"; given the slot before, slot {last.slot} holds in {words.share(last.conditional.value)}"
+    figure = canvas(title, x_title="draft slot, tokens", y_title="share of drafts, %")
+    figure.update_xaxes(tickvals=[slot.slot for slot in shown], range=[shown[0].slot - 0.3, shown[-1].slot + 0.3])
+    figure.update_yaxes(range=[0, 104])
+    lines = (("all drafts whose slots up to here were accepted", "survival", GREEN, "circle", "solid"),
+             ("of those that reached the slot", "conditional", PURPLE, "square", "dash"))  # fmt: skip
+    for name, field, colour, shape, dash in lines:
+        points = [(slot.slot, getattr(slot, field)) for slot in shown]
+        figure.add_scatter(
+            x=[x for x, _ in points], y=[None if y.value is None else 100 * y.value for _, y in points],
+            error_y=error_bars([y for _, y in points], colour, 100.0), mode="lines+markers", name=name,
+            line={"color": colour, "dash": dash, "width": 2}, marker={"symbol": shape, "size": 8},
+            hovertext=[f"slot {x}: {words.interval(y, words.share)}" for x, y in points], hoverinfo="text",
+        )  # fmt: skip
+    return Chart(
+        key="slots", part="acceptance", figure=figure, alt=f"Line chart of acceptance by draft slot. {title}.",
+        note="A late slot that hardly ever survives is drafted and verified all the same: fewer draft tokens cost"
+        " less.",
+        columns=("slot", "survival, 95 %", "conditional, 95 %"),
+        rows=tuple((str(slot.slot), words.interval(slot.survival, words.share),
+                    words.interval(slot.conditional, words.share)) for slot in shown),
+    )  # fmt: skip
+
+
+def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Acceptance of each category of prompt."""
+    found = _found(judgement)
+    groups = [group for group in found.categories if words.known(group.value.value)] if found else []
+    if found is None or len(groups) < 2:
+        return None
+    groups = sorted(groups, key=lambda group: group.value.value or 0.0)[-40:]
+    form, factor, axis = _form(found.of_requests)
+    low, high = groups[0], groups[-1]
+    title = (
+        f"Drafts are accepted most in {words.plain(high.name, 40)} ({form(high.value.value or 0.0)}) and least in"
+        f" {words.plain(low.name, 40)} ({form(low.value.value or 0.0)})"
+    )
+    figure = canvas(title, x_title=axis, y_title="category")
+    figure.add_scatter(
+        x=[(group.value.value or 0.0) * factor for group in groups], y=[label(group.name) for group in groups],
+        error_x=error_bars([group.value for group in groups], GREEN, factor), mode="markers", showlegend=False,
+        marker={"color": GREEN, "symbol": "circle", "size": 9},
+        hovertext=[f"{label(group.name)}: {words.interval(group.value, form)}" for group in groups], hoverinfo="text",
+    )  # fmt: skip
+    figure.update_xaxes(rangemode="tozero")
+    return Chart(
+        key="categories", part="acceptance", figure=figure,
+        alt=f"Acceptance by category of prompt, with 95 % intervals over sessions. {title}.",
+        note=_of_requests(found), columns=("category", f"{found.of_requests}, 95 %", "requests"),
+        rows=tuple((words.plain(g.name, 80), words.interval(g.value, form), words.count(g.count)) for g in groups[::-1]),
+    )  # fmt: skip
+
+
+def _of_requests(found: Acceptance) -> str:
+    if found.of_requests == BY_RATIO:
+        return "From what the server says of each request."
+    return "Tokens per chunk stand for acceptance where the server tells none by request: an upper bound, since a busy"\
+           " server merges chunks."  # fmt: skip
+
+
+def positions(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Tokens per chunk by how much of the answer was out."""
+    found = _found(judgement)
+    groups = [group for group in found.positions if words.known(group.value.value)] if found else []
+    if len(groups) < 2:
+        return None
+    first, last = groups[0], groups[-1]
+    title = (
+        f"A chunk brings {words.count(first.value.value)} tokens at the start of an answer and"
+        f" {words.count(last.value.value)} after {last.low:g} tokens"
+    )
+    figure = canvas(title, x_title="tokens already out", y_title="tokens per chunk")
+    figure.add_scatter(
+        x=[label(group.name) for group in groups], y=[group.value.value for group in groups],
+        error_y=error_bars([group.value for group in groups], GREEN), mode="lines+markers", showlegend=False,
+        line={"color": GREEN, "width": 2}, marker={"symbol": "circle", "size": 8},
+        hovertext=[f"{label(g.name)}: {words.interval(g.value)}" for g in groups], hoverinfo="text",
+    )  # fmt: skip
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(rangemode="tozero")
+    return Chart(
+        key="positions", part="acceptance", figure=figure,
+        alt=f"Line chart of tokens per chunk by position in the output. {title}.",
+        note="Later ranges hold only the answers that are so long: a change may be one of the requests, not of position.",
+        columns=("tokens already out", "tokens per chunk, 95 %", "chunks"),
+        rows=tuple((words.plain(g.name), words.interval(g.value), words.count(g.count)) for g in groups),
+    )  # fmt: skip
+
+
+def requests(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """How acceptance varies from request to request."""
+    found = _found(judgement)
+    names = ("p5", "p25", "p50", "p75", "p95")
+    if found is None or any(not words.known(found.requests.get(name, Estimate()).value) for name in names):
+        return None
+    form, factor, axis = _form(found.of_requests)
+    values = [found.requests[name].value or 0.0 for name in names]
+    title = (
+        f"From request to request: half lie between {form(values[1])} and {form(values[3])}, one in twenty below"
+        f" {form(values[0])}"
+    )
+    figure = canvas(title, x_title=axis, y_title="requests, all %")
+    drawn = [value * factor for value in values]
+    figure.add_trace(
+        go.Box(
+            lowerfence=[drawn[0]], q1=[drawn[1]], median=[drawn[2]], q3=[drawn[3]], upperfence=[drawn[4]], y=[""],
+            orientation="h", name="requests", showlegend=False, line={"color": GREEN}, hoverinfo="skip",
+        )
+    )  # fmt: skip
+    figure.update_xaxes(rangemode="tozero")
+    return Chart(
+        key="requests", part="acceptance", figure=figure,
+        alt=f"Box of acceptance over requests: whiskers at 5 and 95 %. {title}.", note=_of_requests(found),
+        columns=("percentile of requests", f"{found.of_requests}, 95 %"),
+        rows=tuple((name, words.interval(found.requests[name], form)) for name in names),
+    )  # fmt: skip
+
+
+def over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """Acceptance of each cell over the run: does it drift while the server runs?"""
+    found = _found(judgement)
+    if found is None or len(found.over_time) < 2:
+        return None
+    moments = sorted(found.over_time, key=lambda moment: moment.t_s)
+    values = [moment.value for moment in moments]
+    title = f"Acceptance of single cells lies between {words.share(min(values))} and {words.share(max(values))}"
+    if found.drift is not None and found.drift.change is not None:
+        title += f"; over the run it changes by {words.change(1 + found.drift.change)}"
+        title += f" (p = {found.drift.p_value:.2g})" if words.known(found.drift.p_value) else ""
+    figure = canvas(title, x_title="time since the start of the run, min", y_title="accepted ÷ drafted, %")
+    levels = sorted({moment.level for moment in moments})
+    for level, (colour, shape) in zip(levels, level_colours(len(levels)), strict=True):
+        own = list(thinned([moment for moment in moments if moment.level == level], 200))
+        figure.add_scatter(
+            x=[moment.t_s / 60 for moment in own], y=[100 * moment.value for moment in own], mode="markers",
+            name=words.level(level), marker={"color": colour, "symbol": shape, "size": 8}, hoverinfo="text",
+            hovertext=[f"{words.level(level)}, block {m.block + 1}: {words.share(m.value)}" for m in own],
+        )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
+    shown = thinned(moments, 200)
+    return Chart(
+        key="acceptance-time", part="acceptance", figure=figure,
+        alt=f"Scatter of acceptance by cell over the time of the run. {title}.",
+        note=" ".join(_trends(found)) or "A slope would be drift of the server; a difference by load should not be.",
+        columns=("middle of the window after", "load", "block", "accepted ÷ drafted"),
+        rows=tuple((words.minutes(m.t_s), words.level(m.level), str(m.block + 1), words.share(m.value)) for m in shown),
+    )  # fmt: skip
+
+
+def _trends(found: Acceptance) -> list[str]:
+    return [words.plain(trend.sentence) for trend in (found.flat, found.drift) if trend and trend.sentence]
+

@@ -1,0 +1,109 @@
+"""Charts of one quantity against another: latency against throughput, latency against requests in flight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from loadtest.analyse.findings import Law, LineCrossing
+from loadtest.analyse.results import Judgement
+from loadtest.report import words
+from loadtest.report.figures import Chart, arm_style, canvas, label, listed, unit_of_times
+from loadtest.report.view import View
+
+
+def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """End-to-end time against throughput: at the same tokens per second, who waits longer."""
+    view = View(run=run, judgement=judgement)
+    curves: dict[str, list[tuple[float, float, float]]] = {}
+    for arm in judgement.arms:
+        points = [(x, view.mean(arm, x, "output_tokens_per_s").value, view.mean(arm, x, "e2e").value)
+                  for x in view.levels]  # fmt: skip
+        known = [(x, rate, time) for x, rate, time in points if _finite(rate) and _finite(time)]
+        if known:
+            curves[arm] = [(x, float(rate or 0.0), float(time or 0.0)) for x, rate, time in known]
+    if not curves:
+        return None
+    title = _tradeoff_title(curves)
+    figure = canvas(title, x_title="output tokens/s", y_title="")
+    factor, unit = unit_of_times([time for points in curves.values() for _, _, time in points])
+    figure.update_yaxes(title_text=f"mean E2E, {unit}", rangemode="tozero")
+    figure.update_xaxes(rangemode="tozero", tickformat=",")
+    for arm, points in curves.items():
+        style = arm_style(judgement.arms, arm)
+        figure.add_scatter(
+            x=[rate for _, rate, _ in points], y=[time * factor for _, _, time in points], mode="lines+markers+text",
+            text=[f"{x:g}" for x, _, _ in points], textposition="top center", textfont={"size": 11},
+            name=label(arm), line={"color": style.colour, "width": 2.5},
+            marker={"symbol": style.shape, "size": 8}, hoverinfo="text",
+            hovertext=[f"{label(arm)}, {words.level(x)}: {words.time(t)} at {words.whole(r)} tokens/s"
+                       for x, r, t in points],
+        )  # fmt: skip
+    return Chart(
+        key="tradeoff", part="latency", figure=figure,
+        alt=f"Line chart of mean end-to-end time against output tokens per second for {listed(list(curves))}. {title}.",
+        note="Numbers at the points are users. Lower and further right is better; a curve that turns back carries less"
+        " as load grows.",
+        columns=("load", "arm", "output tokens/s", "mean E2E"),
+        rows=tuple((words.level(x), words.plain(arm), words.whole(rate), words.time(time))
+                   for arm, points in curves.items() for x, rate, time in points),
+    )  # fmt: skip
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _tradeoff_title(curves: Mapping[str, list[tuple[float, float, float]]]) -> str:
+    parts = []
+    for arm, points in reversed(list(curves.items())):
+        level, rate, time = max(points, key=lambda point: point[1])
+        parts.append(f"{words.plain(arm)} carries at most {words.whole(rate)} tokens/s, at {words.time(time)}"
+                     f" ({words.level(level)})")  # fmt: skip
+    said = "; ".join(parts)
+    return said[:1].upper() + said[1:]
+
+
+def law(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+    """The linear law: mean latency of both servers over their requests in flight, and where the lines cross."""
+    found = judgement.findings.law if judgement.findings else None
+    if found is None or len(found.lines) < 2 or not all(line.points for line in found.lines):
+        return None
+    title = _law_title(found)
+    figure = canvas(title, x_title="in flight, users waiting for an answer", y_title="")
+    top = max(x for line in found.lines for x, _ in line.points)
+    factor, unit = unit_of_times([y for line in found.lines for _, y in line.points])
+    figure.update_yaxes(title_text=f"mean E2E, {unit}", rangemode="tozero")
+    figure.update_xaxes(rangemode="tozero")
+    for line in found.lines:
+        style = arm_style(judgement.arms, line.arm) if line.arm in judgement.arms else None
+        colour = style.colour if style else None
+        figure.add_scatter(
+            x=[x for x, _ in line.points], y=[y * factor for _, y in line.points], mode="markers",
+            name=label(line.arm), marker={"color": colour, "symbol": style.shape if style else "circle", "size": 9},
+            hoverinfo="text", hovertext=[f"{label(line.arm)}, {x:.1f} in flight: {words.time(y)}" for x, y in line.points],
+        )  # fmt: skip
+        c1, c2 = line.c1_s.value, line.c2_s.value
+        if c1 is not None and c2 is not None and math.isfinite(c1) and math.isfinite(c2):
+            figure.add_scatter(
+                x=[0.0, top], y=[c1 * factor, (c1 + c2 * top) * factor], mode="lines", showlegend=False,
+                line={"color": colour, "width": 1.5, "dash": "dot"}, hoverinfo="skip",
+            )  # fmt: skip
+    return Chart(
+        key="law", part="why", figure=figure, alt=f"Scatter of mean latency over requests in flight, with a line each."
+        f" {title}.", note=words.plain(found.note or found.sentence) or "Measured only where neither server has a queue.",
+        columns=("server", "C1, time without load", "C2, time per request in flight", "lack of fit, p"),
+        rows=tuple((words.plain(line.arm), words.interval(line.c1_s, words.time),
+                    words.interval(line.c2_s, words.time), words.count(line.lack_of_fit_p)) for line in found.lines),
+    )  # fmt: skip
+
+
+def _law_title(found: Law) -> str:
+    if found.crossing in (LineCrossing.PAYS_BELOW, LineCrossing.PAYS_ABOVE) and words.known(found.at.value):
+        said = f"As straight lines in the requests in flight the two cross at {words.interval(found.at, words.load)}"
+        return said + (", beyond the tested loads" if found.outside else "")
+    slopes = " and ".join(words.time(line.c2_s.value) for line in found.lines)
+    return f"As straight lines in the requests in flight the two do not cross: each further one adds {slopes}"
+
+
