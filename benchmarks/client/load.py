@@ -28,13 +28,14 @@ from loadtest.drive import clock as clock_module
 from loadtest.drive import connection as connection_module
 from loadtest.drive.cell import CellRun, Switches
 from loadtest.drive.client import Client, Clock, Endpoint
-from loadtest.drive.context import PAUSE_AFTER_FAILURE_S, CellContext, Target
+from loadtest.drive.context import CellContext, Target
 from loadtest.drive.driver import FLUSH_EVERY_S
 from loadtest.drive.evidence import cpu_s
 from loadtest.drive.openai import CHAT_PATH, chat_body
-from loadtest.drive.phases import Phases
+from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S, Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
+from loadtest.drive.punctual import sleep_until
 from loadtest.drive.user import LLMUser
 from loadtest.record import Outcome, Request, RequestWriter, batch_of
 from loadtest.settings import Experiment, Generation, Load, Window
@@ -117,9 +118,7 @@ def opened(run: Run) -> tuple[float, float]:
     sent = []
     for number in range(round(workload.seconds * workload.rate_per_s)):
         due_s = began_s + number / workload.rate_per_s
-        wait_s = due_s - clock.now_s()
-        if wait_s > 0:
-            gevent.sleep(wait_s)
+        sleep_until(clock.perf_s(due_s))
         sent.append(gevent.spawn(send, due_s))
     gevent.joinall(sent, raise_error=True)
     for client in idle:

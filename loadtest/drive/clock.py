@@ -44,6 +44,10 @@ class Clock:
         """Return the seconds since the origin."""
         return (time.perf_counter_ns() - self.origin_ns) * 1e-9
 
+    def perf_s(self, at_s: float) -> float:
+        """Return what `time.perf_counter` reads at an instant of the run."""
+        return at_s + self.origin_ns * 1e-9
+
     def at_s(self, perf_ns: int) -> float:
         """Return the seconds since the origin of a reading of `time.perf_counter_ns`."""
         return (perf_ns - self.origin_ns) * 1e-9

@@ -22,6 +22,7 @@ from loadtest.drive.alarms import Alarm
 from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
 from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
+from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
 READ_SIZE = 64 * 1024
@@ -64,6 +65,8 @@ class Connection:
         self._socket = _connected(endpoint, deadline_s)
         self._recvmsg_into = self._socket.recvmsg_into
         try:
+            if endpoint.proxy is not None and endpoint.tls is not None:
+                open_tunnel(self._socket, endpoint, deadline_s)
             if endpoint.tls is not None:
                 self._start_tls(endpoint.tls, deadline_s)
             self.loop = get_hub().loop
@@ -259,8 +262,8 @@ def _plain_socket(family: int, where: tuple[Any, ...], timeout_s: float) -> Any:
 def _refused(endpoint: Endpoint, where: tuple[Any, ...], error: OSError) -> Failure:
     if error.errno in _OWN_FAULTS:
         return Failure(Outcome.CLIENT_ERROR, f"this machine could not open another connection: {_reason(error)}")
-    place = endpoint.authority if where[0] == endpoint.host else f"{endpoint.authority} ({where[0]})"
-    return Failure(Outcome.CONNECT_ERROR, f"no connection to {place}: {_reason(error)}")
+    named = endpoint.hop if endpoint.proxy or where[0] == endpoint.host else f"{endpoint.authority} ({where[0]})"
+    return Failure(Outcome.CONNECT_ERROR, f"no connection to {named}: {_reason(error)}")
 
 
 def _late(endpoint: Endpoint, what: str) -> Failure:

@@ -19,10 +19,12 @@ import orjson
 
 from loadtest.drive.documents import error_message, mended, named, refuse_repeats
 from loadtest.drive.failure import Failure, printable, quoted
+from loadtest.drive.likeness import Likeness
 from loadtest.record import Outcome, Request
 
 _USAGE, _IDS, _NONE = "usage", "ids", "none"
 _MAY_COUNT = ("", _USAGE)
+_ALIKE = (_USAGE, _NONE)
 _REASONS = ("stop", "length", "tool_calls")  # the usual ones; others are quoted with care
 _COUNT_LIMIT = 2**31  # counts are stored in 32 bits
 # Where servers put the figures on one answer's speculation: a key, a key below it, and the record's fields by name.
@@ -39,7 +41,8 @@ class Deltas:
     """Reads the events of one stream into its record. Raises Failure for an error event and for what cannot be read."""
 
     __slots__ = (
-        "_closed", "_count", "_id", "_record", "_reported", "_source", "_usage", "done", "mended", "model", "visible",
+        "_closed", "_count", "_id", "_likeness", "_record", "_reported", "_source", "_usage", "done", "mended", "model",
+        "visible",
     )  # fmt: skip
 
     def __init__(self, record: Request) -> None:
@@ -50,6 +53,7 @@ class Deltas:
         self._usage: dict[str, Any] | None = None
         self._id: str | None = None
         self._closed = False
+        self._likeness = Likeness()
         self.model: str | None = None  # that the server says it answered with
         self.visible = False  # some text, reasoning or tool call has come
         self.done = False  # [DONE] has come
@@ -57,6 +61,12 @@ class Deltas:
 
     def take(self, name: bytes, data: bytes, at_s: float) -> None:
         """Read one event that arrived at `at_s`."""
+        if self._likeness.learnt and not name and (count := self._likeness.count(data)) >= self._reported:
+            self._take_alike(count, at_s)
+        else:
+            self._take_parsed(name, data, at_s)
+
+    def _take_parsed(self, name: bytes, data: bytes, at_s: float) -> None:
         if data == b"[DONE]":
             self.done = True
             return
@@ -83,6 +93,17 @@ class Deltas:
         self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), at_s)
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
+        elif not self._likeness.learnt and self._source in _ALIKE and self.visible and type(delta) is dict:
+            self._likeness.learn(data, delta.get("content"), usage)
+
+    def _take_alike(self, count: int, at_s: float) -> None:
+        """Read an event that is like one before it, with a text where no count runs."""
+        if not count:
+            self._record.chunk_s.append(at_s)
+        elif count > self._count:
+            self._record.chunk_s.append(at_s)
+            self._record.chunk_tokens.append(count - self._count)
+            self._count = self._reported = count
 
     def _identify(self, said: dict[str, Any]) -> None:
         """Keep the id and the model of the answer; neither may change, where they are told."""

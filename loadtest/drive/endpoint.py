@@ -42,18 +42,24 @@ class Endpoint:
         *,
         verify: bool = True,
         ca: Path | None = None,
+        proxy: str = "",
     ) -> None:
-        """Take `url` apart; `verify=False` accepts any certificate, `ca` adds the authorities of a PEM file."""
+        """Take `url` apart; `verify=False` accepts any certificate, `ca` adds the authorities of a PEM file.
+
+        With `proxy`, connections are made to it: http:// requests name the whole URL, https:// go through a tunnel.
+        """
         address = read_address(url, "The URL of a server")
         self.scheme, self.host, self.port, self.base_path = address.scheme, address.host, address.port, address.path
         self.limits = limits or Limits()
         self.authority, self.url = address.authority, address.url
+        self.proxy = read_address(proxy, "The URL of a proxy") if proxy else None
         self.tls = _tls_context(verify, ca) if self.scheme == "https" else None
         self._head = _header_lines(self.authority, headers or {})
         self._secrets = carried(headers or {})
         self.alarms = Alarms()
         self.models: set[str] = set()  # that the server said it answered with, up to MODELS_KEPT
         self.oddities: Counter[str] = Counter()  # of answers, by name: what was unusual and yet no failure
+        self._target_of = f"{self.scheme}://{self.authority}" if self.proxy and self.scheme == "http" else ""
         self._heads: dict[str, bytes] = {}
         self._addresses: list[SocketAddress] = []
 
@@ -73,7 +79,7 @@ class Endpoint:
             base = self.base_path
             if base.endswith("/v1") and path.startswith("/v1/"):
                 base = base.removesuffix("/v1")
-            head = self._heads[path] = f"POST {base}{path} HTTP/1.1\r\n".encode() + self._head
+            head = self._heads[path] = f"POST {self._target_of}{base}{path} HTTP/1.1\r\n".encode() + self._head
         return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
 
     def note_answer(self, model: str | None, oddities: tuple[str, ...]) -> None:
@@ -89,10 +95,16 @@ class Endpoint:
         self.oddities.clear()
 
     def addresses(self, timeout_s: float) -> list[SocketAddress]:
-        """Return the host's addresses, the one that last worked first. Raises Failure when it has none."""
+        """Return the addresses to connect to, the one that last worked first. Raises Failure when there is none."""
         if not self._addresses:
-            self._addresses = _resolve(self.host, self.port, timeout_s)
+            place = self.proxy or self
+            self._addresses = _resolve(place.host, place.port, timeout_s)
         return self._addresses
+
+    @property
+    def hop(self) -> str:
+        """Whom a connection is made to, as a sentence calls it."""
+        return f"the proxy {self.proxy.authority}" if self.proxy else self.authority
 
     def worked(self, address: SocketAddress | None) -> None:
         """Remember the address that answered; None: none did, so look the host up again."""

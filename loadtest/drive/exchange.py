@@ -239,7 +239,8 @@ class Exchange:
 
     def _take_done(self, at_s: float) -> None:
         self._settle(self._deltas.verdict(), at_s)
-        self._connection.alarms.after(TAIL_S, self._end_tail)
+        if not self._reply.complete:  # else the end of the body came with it
+            self._connection.alarms.after(TAIL_S, self._end_tail)
 
     def _end_tail(self) -> None:
         """The end of the body has not followed [DONE]: nobody waits for it any longer."""

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from loadtest.drive.answers import Answered, compared, read_answer
 from loadtest.drive.openai import CHAT_PATH, chat_body
-from loadtest.drive.prepare import Prepared
 from loadtest.errors import LoadtestError, UsageError
 from loadtest.record import LineWriter
 from loadtest.servers.control import Arm, Control
@@ -26,6 +25,9 @@ from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.identity import Identity
 from loadtest.settings import Experiment
 from loadtest.workload.sessions import SessionKey, SessionSource
+
+if TYPE_CHECKING:  # the driver, which asks, does without what prepares a run
+    from loadtest.drive.prepare import Prepared
 
 FILE = "outputs.jsonl"
 DEFAULT_PROMPTS = 40  # of which, if none differs, at most 8.8 % may with 95 % confidence: below the default margin
@@ -68,6 +70,7 @@ def asked_of(source: SessionSource, seed: int, count: int) -> tuple[Asked, ...]:
             messages.append({"role": "user", "content": turn.user})
             if turn is not turns[-1]:
                 messages.append({"role": "assistant", "content": turn.assistant})
+        messages = [dict(message) for message in turns[-1].messages] or messages  # a logged turn is a whole request
         name = blake2b(orjson.dumps(messages), digest_size=8).hexdigest()
         found.setdefault(name, Asked(name=name, category=turns[-1].category, messages=tuple(messages)))
     return tuple(found.values())

@@ -6,9 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from loadtest.experiment import override
 from loadtest.settings import Experiment, Window
 from loadtest.workload.seeds import rng
 
+COARSE_WINDOW = 0.5  # of a judged cell's window: where to measure needs less than what is found there
 BETWEEN_CELLS_S = 1.0  # idle wait, scrapes and start-up of a cell, as seen on loopback
 
 
@@ -90,3 +92,12 @@ def cell_duration_s(window: Window, request_s: float) -> tuple[float, float]:
     """Return the shortest and longest time a cell may take when a request takes `request_s`."""
     around = BETWEEN_CELLS_S + request_s * (1 + window.warmup_requests + 2)  # stagger, warm-up, hold, drain
     return window.min_s + around, window.max_s + around
+
+
+def coarse(experiment: Experiment) -> Experiment:
+    """Return the experiment with the windows of the first stage."""
+    window = experiment.window
+    return override(
+        experiment, "window", min_s=COARSE_WINDOW * window.min_s, max_s=COARSE_WINDOW * window.max_s,
+        min_requests=max(1, round(COARSE_WINDOW * window.min_requests)),
+    )  # fmt: skip

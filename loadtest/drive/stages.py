@@ -12,27 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadtest import loads
 from loadtest.drive.figures import CellFigure
 from loadtest.drive.ladder import Chosen, Rung, choose_levels, ladder_ends, rungs, told
-from loadtest.drive.plan import BETWEEN_CELLS_S, Cell, block_cells, start_cells
-from loadtest.experiment import override
+from loadtest.drive.plan import BETWEEN_CELLS_S, COARSE_WINDOW, Cell, block_cells, coarse, start_cells
 from loadtest.settings import Experiment
 
 RESERVED_BLOCKS = 2  # of the second stage, whose time the first does not take
 RESERVED_LEVELS = 3
-COARSE_WINDOW = 0.5  # of a judged cell's window: where to measure needs less than what is found there
 LOOKS = 3  # after 1, 2 and 3 times plan.blocks
 LATER_CONFIDENCE = 0.985  # of an interval at the second and third look; the first look's is 0.95
 MISSES = 0.065  # share of experiments in which an interval misses at some look
-
-
-def coarse(experiment: Experiment) -> Experiment:
-    """Return the experiment with the windows of the first stage."""
-    window = experiment.window
-    return override(
-        experiment, "window", min_s=COARSE_WINDOW * window.min_s, max_s=COARSE_WINDOW * window.max_s,
-        min_requests=max(1, round(COARSE_WINDOW * window.min_requests)),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +90,10 @@ class Course:
 
     def more(self, planned: Sequence[Cell], figures: Sequence[CellFigure], time: Time | None = None) -> Next:
         """Return the cells that follow those planned, all of which have ended with these figures."""
+        with loads.spoken(loads.unit_of(self.experiment.load)):
+            return self._more(planned, figures, time)
+
+    def _more(self, planned: Sequence[Cell], figures: Sequence[CellFigure], time: Time | None) -> Next:
         judged = [cell for cell in planned if cell.block >= self.coarse_blocks]
         if self.staged and not judged:
             return self._after_coarse(planned, figures, time)
@@ -110,7 +104,9 @@ class Course:
         ladder, found = self.experiment.load.levels, self._rungs(figures)
         climbed = {cell.level for cell in planned}
         above = [level for level in ladder if level not in climbed]
-        ends = ladder_ends(found, self._least_gain) if above else f"{ladder[-1]:g} users are the highest level"
+        ends = (
+            ladder_ends(found, self._least_gain) if above else f"the highest level is {loads.said(f'{ladder[-1]:g}')}"
+        )
         if not ends and time is not None and not self._fits(above[:1], self.coarse_blocks, figures, time, kept=True):
             ends = "the time that is left is that of the second stage"
         if not ends:
@@ -215,7 +211,7 @@ class Course:
 
 def _sentence(ends: str, chosen: Chosen) -> str:
     levels = ", ".join(f"{level:g}" for level in chosen.levels)
-    return f"First stage: {ends}; {chosen.why}. Judged at {levels} users; the first stage itself is not judged."
+    return f"First stage: {ends}; {chosen.why}. Judged at {loads.said(levels)}; the first stage itself is not judged."
 
 
 def look_confidence(look: int) -> float:

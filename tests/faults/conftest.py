@@ -193,8 +193,8 @@ def connect() -> Iterator[Callable[..., Client]]:
     clients: list[Client] = []
 
     def make(url: str, *, headers: dict[str, str] | None = None, verify: bool = True, ca: Path | None = None,
-             **limits: float) -> Client:  # fmt: skip
-        endpoint = Endpoint(url, headers, Limits(**limits), verify=verify, ca=ca)
+             proxy: str = "", **limits: float) -> Client:  # fmt: skip
+        endpoint = Endpoint(url, headers, Limits(**limits), verify=verify, ca=ca, proxy=proxy)
         clients.append(Client(endpoint, Clock(time.perf_counter_ns())))
         return clients[-1]
 

@@ -17,7 +17,8 @@ from loadtest.drive.figures import CellFigure
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
 from loadtest.drive.prepare import Options, prepare
 from loadtest.drive.shapes import ShapePool
-from loadtest.drive.stages import LOOKS, MISSES, Course, Time, coarse, look_confidence, look_words
+from loadtest.drive.plan import coarse
+from loadtest.drive.stages import LOOKS, MISSES, Course, Time, look_confidence, look_words
 from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override
 from loadtest.settings import Experiment

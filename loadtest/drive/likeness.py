@@ -1,0 +1,69 @@
+"""Events that differ from one that was read before by their text and their counts alone: told by their bytes.
+
+Nearly all events of a stream are such. Between the same bytes as before, a text of characters that JSON writes as they
+are and whole numbers can be nothing else, so that the event needs no parsing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\')  # what JSON writes as it is
+_TEXT, _TOTAL, _COUNT = b'"content":"', b',"total_tokens":', b',"completion_tokens":'  # vLLM's order of keys
+OTHER = -2  # below every count, and below -1, which stands for none
+
+
+class Likeness:
+    """The bytes around the text, and the counts, of one event; `learnt` once there are any."""
+
+    __slots__ = ("_after", "_before", "_between", "learnt")
+
+    def __init__(self) -> None:
+        self.learnt = False
+        self._before = self._after = b""
+        self._between = b""  # from the end of the text to the total, "" where the event carries no counts
+
+    def learn(self, data: bytes, text: Any, usage: dict[str, Any] | None) -> None:
+        """Take an event that was read, whose text is `text`; one that is not plain teaches nothing."""
+        if type(text) is not str or not text.isascii() or data.count(b'"content"') != 1:
+            return
+        before, found, rest = data.partition(_TEXT)
+        plain = text.encode()
+        if not found or plain.translate(None, _PLAIN) or not rest.startswith(plain + b'"'):
+            return
+        after, between = rest[len(plain) :], b""
+        if usage is not None:
+            between, after = _counts(after, usage)
+            if not between:
+                return
+        self._before, self._between, self._after, self.learnt = before + found, between, after, True
+
+    def count(self, data: bytes) -> int:
+        """Return the count of an event like the one learnt, 0 where those carry none; OTHER for any other event."""
+        before, after = self._before, self._after
+        if not data.startswith(before) or not data.endswith(after):
+            return OTHER
+        rest = data[len(before) : -len(after)]
+        if not self._between:
+            return 0 if rest and not rest.translate(None, _PLAIN) else OTHER
+        text, found, counts = rest.partition(self._between)
+        total, also, count = counts.partition(_COUNT)
+        if not found or not also or text.translate(None, _PLAIN) or not _is_number(total) or not _is_number(count):
+            return OTHER
+        return int(count)
+
+
+def _counts(after: bytes, usage: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Return what stands from the text's end to the total, and after the count; b"" where they lie otherwise."""
+    if after.count(_TOTAL) != 1 or after.count(_COUNT) != 1:
+        return b"", b""
+    between, _, rest = after.partition(_TOTAL)
+    total, count = str(usage.get("total_tokens")).encode(), str(usage.get("completion_tokens")).encode()
+    told = total + _COUNT + count
+    if not rest.startswith(told) or rest[len(told) : len(told) + 1].isdigit():
+        return b"", b""
+    return between + _TOTAL, rest[len(told) :]
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) < 10 and (digits[0] != 0x30 or len(digits) == 1)

@@ -1,0 +1,100 @@
+"""Waiting until an instant, punctual to some ten microseconds.
+
+The hub's own timers go by the whole milliseconds of epoll_wait, and so fire half a millisecond late on average. Linux
+has timers that are read like files (timerfd_create(2)): one of them wakes every greenlet that waits here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import itertools
+import os
+import struct
+import sys
+import time
+from typing import Any
+
+import gevent
+from gevent.hub import Waiter, get_hub
+
+_MONOTONIC, _ABSOLUTE = 1, 1  # <time.h>, <sys/timerfd.h>
+_READABLE = 1
+_timer_spec = struct.Struct("@llll").pack  # interval and first expiry, each in seconds and nanoseconds
+
+
+def _kernel() -> Any:
+    """Return the C library, if it has such timers; None elsewhere."""
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+    return library if hasattr(library, "timerfd_create") and hasattr(library, "timerfd_settime") else None
+
+
+class Waits:
+    """The greenlets that wait for an instant, on one timer of the kernel."""
+
+    def __init__(self) -> None:
+        """Raise OSError where the kernel gives no timer."""
+        self._library = _kernel()
+        descriptor = -1
+        if self._library is not None:
+            descriptor = self._library.timerfd_create(_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), "no timer that can be read")
+        self._descriptor = descriptor
+        self._coming: list[tuple[float, int, Any]] = []
+        self._numbers = itertools.count()
+        self._watcher: Any = get_hub().loop.io(descriptor, _READABLE)
+        self._watcher.start(self._ring)
+        self._watcher.ref = False  # while nobody waits: a hub with nothing else to do may end
+
+    def until(self, at_s: float) -> None:
+        """Wait until an instant of `time.perf_counter`."""
+        waiter: Any = Waiter()
+        entry = (at_s, next(self._numbers), waiter)
+        heapq.heappush(self._coming, entry)
+        self._watcher.ref = True
+        if self._coming[0] is entry:
+            self._set(at_s)
+        waiter.get()
+
+    def _set(self, at_s: float) -> None:
+        seconds, nanoseconds = divmod(max(int(at_s * 1e9), 1), 1_000_000_000)
+        self._library.timerfd_settime(self._descriptor, _ABSOLUTE, _timer_spec(0, 0, seconds, nanoseconds), None)
+
+    def _ring(self) -> None:
+        try:
+            os.read(self._descriptor, 8)
+        except BlockingIOError:
+            return
+        coming, now_s = self._coming, time.perf_counter()
+        while coming and coming[0][0] <= now_s:
+            waiter = heapq.heappop(coming)[2]
+            if waiter.greenlet is not None:  # else it was killed meanwhile, or waits no more
+                waiter.switch(None)
+        if coming:
+            self._set(coming[0][0])
+        else:
+            self._watcher.ref = False
+
+
+_waits: dict[int, Waits | None] = {}  # by hub, since a thread may have one of its own; None: there is no such timer
+
+
+def sleep_until(at_s: float) -> None:
+    """Wait until an instant of `time.perf_counter`; one that has passed is not waited for."""
+    wait_s = at_s - time.perf_counter()
+    if wait_s <= 0:
+        return
+    hub = id(get_hub())
+    if hub not in _waits:
+        try:
+            _waits[hub] = Waits()
+        except OSError:
+            _waits[hub] = None
+    waits = _waits[hub]
+    if waits is None:
+        gevent.sleep(wait_s)
+    else:
+        waits.until(at_s)

@@ -1,0 +1,117 @@
+"""Events told by their bytes are read as they would be otherwise, whatever they say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadtest.drive import deltas
+from loadtest.drive.deltas import Deltas
+from loadtest.drive.failure import Failure
+from loadtest.drive.likeness import OTHER, Likeness
+from loadtest.record import Request
+
+
+class Unlearning(Likeness):
+    """Learns nothing, so that every event is parsed."""
+
+    def learn(self, data: bytes, text: Any, usage: dict[str, Any] | None) -> None:
+        pass
+
+
+def read(events: list[bytes]) -> dict[str, Any]:
+    """Read the events of one stream; return its record, and how it failed."""
+    record, failed = Request(), ""
+    reader = Deltas(record)
+    try:
+        for number, event in enumerate(events):
+            reader.take(b"", event, float(number))
+        wrong = reader.verdict()
+        failed = str(wrong) if wrong else ""
+    except Failure as failure:
+        failed = str(failure)
+    reader.close()
+    return {name: repr(value) for name, value in asdict(record).items()} | {"failed": failed, "model": reader.model}
+
+
+def event(text: Any, count: Any = None, *, key: str = "content", finish: str | None = None, total: Any = None,
+          order: str = "ptc", **more: Any) -> bytes:  # fmt: skip
+    said: dict[str, Any] = {"id": "chatcmpl-1", "model": "m", "choices": [
+        {"index": 0, "delta": {key: text}, "logprobs": None, "finish_reason": finish}], **more}  # fmt: skip
+    if count is not None:
+        names = {"p": ("prompt_tokens", 17), "t": ("total_tokens", total if total is not None else 17),
+                 "c": ("completion_tokens", count)}  # fmt: skip
+        said["usage"] = dict(names[letter] for letter in order)
+    return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+TEXTS = st.one_of(
+    st.text(max_size=6), st.sampled_from([" word", "a", "", " ", '"', "\\", "\n", "}", '","', "é", ":", "0", "\x7f",
+                                          '"content":"', ',"completion_tokens":'])
+)  # fmt: skip
+COUNTS = st.one_of(st.none(), st.integers(0, 12), st.just(-1), st.just(True), st.just(1.5), st.just(10**10))
+EVENTS = st.builds(event, TEXTS, COUNTS, key=st.sampled_from(["content", "content", "content", "reasoning"]),
+                   finish=st.sampled_from([None, None, None, None, "stop"]), total=st.integers(0, 12),
+                   order=st.sampled_from(["ptc", "ptc", "ptc", "pct"]))  # fmt: skip
+
+
+def rising(texts: list[str], first: int, steps: list[int], counted: bool) -> list[bytes]:
+    counts = [first]
+    for step in steps:
+        counts.append(counts[-1] + step)
+    return [event(text, count if counted else None) for text, count in zip(texts, counts, strict=False)]
+
+
+RISING = st.builds(rising, st.lists(TEXTS, min_size=2, max_size=8), st.integers(0, 9998),
+                   st.lists(st.integers(0, 4), min_size=8, max_size=8), st.booleans())  # fmt: skip
+
+
+def both(events: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deltas, "Likeness", Unlearning)
+        parsed = read(events)
+    return read(events), parsed
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.one_of(
+        RISING,
+        st.lists(EVENTS, max_size=8),
+        st.tuples(RISING, st.lists(EVENTS, max_size=3)).map(lambda pair: [*pair[0], *pair[1]]),
+    )
+)
+def test_what_is_told_by_its_bytes_is_what_parsing_tells(events: list[bytes]) -> None:
+    told, parsed = both(events)
+    assert told == parsed
+
+
+@settings(max_examples=300, deadline=None)
+@given(RISING, st.data())
+def test_an_event_with_any_byte_changed_is_read_as_parsing_reads_it(events: list[bytes], data: st.DataObject) -> None:
+    at = data.draw(st.integers(1, len(events) - 1))
+    place = data.draw(st.integers(0, len(events[at]) - 1))
+    events[at] = events[at][:place] + bytes([data.draw(st.integers(0, 255))]) + events[at][place + 1 :]
+    told, parsed = both(events)
+    assert told == parsed
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_nearly_every_event_of_a_plain_stream_needs_no_parsing(counted: bool) -> None:
+    likeness = Likeness()
+    likeness.learn(
+        event(" first", 1 if counted else None),
+        " first",
+        {"total_tokens": 17, "completion_tokens": 1} if counted else None,
+    )
+    assert likeness.learnt
+    assert likeness.count(event(" second: of {many}", 999 if counted else None)) == (999 if counted else 0)
+    for other in (event('"', 2), event("é", 2), event("", None), event(" x", 2, finish="stop"),
+                  event(" x", 2, id="other"),
+                  event(" x", 2)[:-1], event(" x", 2).replace(b":2}", b":02}"), b"[DONE]", b""):  # fmt: skip
+        assert likeness.count(other) == OTHER
