@@ -13,7 +13,7 @@ import os
 import struct
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import gevent
 from gevent.hub import Waiter, get_hub
@@ -45,7 +45,7 @@ class Waits:
         self._descriptor = descriptor
         self._coming: list[tuple[float, int, Any]] = []
         self._numbers = itertools.count()
-        self._watcher: Any = get_hub().loop.io(descriptor, _READABLE)
+        self._watcher = cast(Any, get_hub().loop.io(descriptor, _READABLE))
         self._watcher.start(self._ring)
         self._watcher.ref = False  # while nobody waits: a hub with nothing else to do may end
 
