@@ -37,6 +37,7 @@ from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.punctual import sleep_until
 from loadtest.drive.user import LLMUser
+from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.record import Outcome, Request, RequestWriter, batch_of
 from loadtest.settings import Experiment, Generation, Load, Window
 
@@ -230,6 +231,7 @@ def main(path: Path) -> None:
         workload=workload, endpoint=Endpoint(job["url"], ca=CA if workload.tls else None), clock=Clock(),
         writer=RequestWriter(Path(os.devnull) if workload.requests else folder / "requests.arrows"),
     )  # fmt: skip
+    keep_pandas_out()  # as the driver does
     batch_of([Request()])  # loads what Arrow loads on first use, as a run's calibration does before any cell
     gc.collect()
     gc.freeze()
