@@ -11,11 +11,11 @@ import json
 import re
 import socket
 import ssl
-import struct
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from listening import Listening, reset_at_close
 
 CLOSE, RESET, HOLD = "close", "reset", "hold until the client closes"
 Script = list[bytes | float | str]
@@ -90,56 +90,23 @@ def response(status: str, body: bytes, kind: str = "application/json", *lines: s
 MODELS = response("200 OK", json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode())
 
 
-@dataclass
-class Faulty:
+class Faulty(Listening):
     """The server; `script(asked)` answers a chat request, `models` whatever asks for the list of models."""
 
-    script: Callable[[Asked], Script] = lambda asked: answer(counted=asked.counts)
-    models: bytes = MODELS
-    other: bytes = response("404 Not Found", b"{}")
-    tls: ssl.SSLContext | None = None
-    asked: list[Asked] = field(default_factory=list)
+    def __init__(self, script: Callable[[Asked], Script] = lambda asked: answer(counted=asked.counts),
+                 models: bytes = MODELS, other: bytes = response("404 Not Found", b"{}"),
+                 tls: ssl.SSLContext | None = None) -> None:  # fmt: skip
+        """Start it."""
+        self.script, self.models, self.other = script, models, other
+        self.asked: list[Asked] = []
+        super().__init__(tls)
 
-    def __post_init__(self) -> None:
-        self._stopping = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self._listener.settimeout(0.05)
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def stop(self) -> None:
-        """End it and every connection."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(10)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
-            self._threads[-1].start()
-
-    def _serve(self, plain: socket.socket) -> None:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.settimeout(0.2)
-        connection = plain
-        with contextlib.suppress(OSError):
-            if self.tls is not None:
-                connection = self.tls.wrap_socket(plain, server_side=True)
-            while (asked := self._read(connection)) is not None:
-                if not self._play(connection, self._answer(asked)):
-                    break
-        connection.close()
-        plain.close()
+    def serve(self, connection: socket.socket, number: int) -> None:
+        """Answer requests until the client leaves or a script ends the connection."""
+        connection.settimeout(0.2)
+        while (asked := self._read(connection)) is not None:
+            if not self._play(connection, self._answer(asked)):
+                break
 
     def _answer(self, asked: Asked) -> Script:
         if asked.target.startswith("POST /v1/chat"):
@@ -181,7 +148,7 @@ class Faulty:
                 return False
             else:
                 if step == RESET:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    reset_at_close(connection)
                 return False
         return True
 

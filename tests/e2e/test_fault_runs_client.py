@@ -84,7 +84,8 @@ def run(server: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
     start = Starter(folder / "out")
     command = start("run", folder / "mine.py", "--out", folder / "out", "--server", server.url, "--levels", "6",
                     "--window", "2s", "--blocks", "3", *QUICK)  # fmt: skip
-    command.until_requests(1)  # waits a second within the next cell
+    command.until_requests(1)
+    time.sleep(0.7)  # the pause before the next cell is over, and its window open
     (pid,) = _drivers(folder)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(STOPPED_S)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listening import Listening, reset_at_close
 
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.record import Request
@@ -24,54 +23,20 @@ Step = bytes | float | str
 Script = list[Step]
 
 
-class ScriptedServer:
+class ScriptedServer(Listening):
     """Plays the n-th script to the n-th connection, and the last one to all later ones."""
 
     def __init__(self, scripts: list[Script], tls: ssl.SSLContext | None = None) -> None:
+        """Start it."""
         self.requests: list[bytes] = []
-        self.connections = 0
         self.client_left = threading.Event()  # a HOLD saw the end of the connection
         self._scripts = scripts
-        self._tls = tls
-        self._stopping = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self._listener.settimeout(0.05)
-        self.port = self._listener.getsockname()[1]
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__(tls)
 
-    @property
-    def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
-
-    def stop(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(10)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            script = self._scripts[min(self.connections, len(self._scripts) - 1)]
-            self.connections += 1
-            self._threads.append(threading.Thread(target=self._play, args=(connection, script)))
-            self._threads[-1].start()
-
-    def _play(self, plain: socket.socket, script: Script) -> None:
-        plain.settimeout(5)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = plain
-        with contextlib.suppress(OSError):
-            if self._tls is not None:
-                connection = self._tls.wrap_socket(plain, server_side=True)
-            for step in script:
-                self._step(connection, step)
-        connection.close()
-        plain.close()
+    def serve(self, connection: socket.socket, number: int) -> None:
+        """Play one script."""
+        for step in self._scripts[min(number, len(self._scripts) - 1)]:
+            self._step(connection, step)
 
     def _step(self, connection: socket.socket, step: Step) -> None:
         if isinstance(step, bytes):
@@ -81,7 +46,7 @@ class ScriptedServer:
         elif step == READ:
             self._read(connection)
         elif step == RESET:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(connection)
             connection.close()
         elif step == CLOSE:
             connection.close()
