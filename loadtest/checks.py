@@ -5,6 +5,7 @@ Each takes a value and returns it converted, or raises ValueError with what is a
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Callable
@@ -60,7 +61,9 @@ def choice(*allowed: str) -> Check:
 
     def check(value: Any) -> str:
         if value not in allowed:
-            raise ValueError("one of " + ", ".join(f'"{word}"' for word in allowed))
+            near = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5) if isinstance(value, str) else []
+            hint = f' (the nearest is "{near[0]}")' if near else ""
+            raise ValueError("one of " + ", ".join(f'"{word}"' for word in allowed) + hint)
         return str(value)
 
     return check
@@ -149,6 +152,20 @@ def levels(value: Any) -> tuple[float, ...]:
     return tuple(float(item) for item in sorted(value))
 
 
+LEVELS = f"a list of 1 to {MAX_LEVELS} different whole numbers from 1 to {MAX_LEVEL} (rates of an open load: above 0)"
+
+
+def users_or_rates(value: Any) -> tuple[float, ...]:
+    """Accept a list of different loads above 0, in ascending order; users must be whole, which their kind decides."""
+    try:
+        found = loads(value)
+    except ValueError:
+        raise ValueError(LEVELS) from None
+    if not 1 <= len(found) <= MAX_LEVELS or max(found) > MAX_LEVEL:
+        raise ValueError(LEVELS)
+    return tuple(sorted(found))
+
+
 def loads(value: Any) -> tuple[float, ...]:
     """Accept a list of different loads above 0."""
     allowed = f"a list of at most {MAX_TRAFFIC} different numbers above 0"
@@ -184,6 +201,14 @@ def duration_s(value: Any) -> float:
             raise ValueError('seconds, or a duration such as "90s", "250ms" or "2m"')
         value = float(match[1]) * _UNIT_S[match[2] or ""]
     return float(number(0.0)(value))
+
+
+def duration_or_auto(value: Any) -> float | None:
+    """Accept a duration, or "auto", which is returned as None."""
+    try:
+        return None if value == "auto" else duration_s(value)
+    except ValueError as error:
+        raise ValueError(f'"auto", or {error}') from None
 
 
 def positive_s(value: Any) -> float:

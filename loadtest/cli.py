@@ -7,8 +7,12 @@ from typing import Any
 import click
 
 import loadtest
+from loadtest.commands.check import check
 from loadtest.commands.compare_outputs import compare_outputs
+from loadtest.commands.examples import epilog
 from loadtest.commands.gate import gate
+from loadtest.commands.import_log import import_log
+from loadtest.commands.init import init
 from loadtest.commands.plan import plan
 from loadtest.commands.report import report
 from loadtest.commands.run import run
@@ -40,7 +44,8 @@ def main() -> None:
     """
 
 
-for command in (run, plan, report, gate, compare_outputs, simulate):
+for command in (init, run, plan, check, report, gate, compare_outputs, import_log, simulate):
+    command.epilog = epilog(str(command.name))
     main.add_command(command)
 
 

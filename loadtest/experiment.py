@@ -9,7 +9,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from loadtest.checks import shown
+from loadtest.checks import LEVELS, shown
 from loadtest.errors import UsageError, nearest
 from loadtest.settings import Experiment
 from loadtest.slo_tables import Refusal, as_tables
@@ -25,6 +25,8 @@ def load_experiment(scenario: Path, assignments: Iterable[str] = ()) -> Experime
     """
     path = scenario.with_suffix(".toml")
     experiment = from_toml(_read(path), path.name) if path.exists() else Experiment()
+    if experiment.trace.file:
+        experiment = override(experiment, "trace", file=str(path.parent / experiment.trace.file))
     return with_assignments(with_trace(experiment, path.parent), assignments)
 
 
@@ -43,7 +45,12 @@ def with_slo_file(experiment: Experiment, path: Path) -> Experiment:
         raise UsageError(f"{path.name}{_line(source, other[0])}: [{other[0]}] is not for judging; an --slo file holds"
                          f" {', '.join(f'[{name}]' for name in JUDGING)}.")  # fmt: skip
     cleared = replace(experiment, **{section: SECTIONS[section]() for section in document if section in SECTIONS})
-    return with_trace(_apply(cleared, document, path.name, source), path.parent)
+    judged = with_trace(_apply(cleared, document, path.name, source), path.parent)
+    asked = judged.slo.rules or judged.traffic.loads or any(document.get(name) for name in ("gate", "price"))
+    if not asked:
+        raise UsageError(f"{path.name} has no objective ([[slo]]) and no expected traffic ([traffic]), and the run has"
+                         " none of its own: nothing would be asked of it. Is the file the right one?")  # fmt: skip
+    return judged
 
 
 def with_trace(experiment: Experiment, folder: Path) -> Experiment:
@@ -87,8 +94,8 @@ def with_assignments(experiment: Experiment, assignments: Iterable[str]) -> Expe
         section, dot, name = path.strip().partition(".")
         if not separator or not dot:
             raise UsageError(f"--set {shown(word)}: write section.key=value, such as --set generation.max_tokens=128.")
-        experiment = _apply(experiment, {section: {name: _toml_value(value.strip())}}, "--set", word)
-    return experiment
+        experiment = _apply(experiment, {section: {name: _toml_value(value.strip())}}, "--set", word, last=False)
+    return _of_one_kind(experiment, "--set", "")  # only now: kind and levels may be two assignments
 
 
 def _toml_value(word: str) -> Any:
@@ -109,7 +116,9 @@ def override(experiment: Experiment, section: str, **values: Any) -> Experiment:
     return replace(experiment, **{section: replace(getattr(experiment, section), **given)})
 
 
-def _apply(experiment: Experiment, document: Mapping[str, Any], name: str, source: str) -> Experiment:
+def _apply(experiment: Experiment, document: Mapping[str, Any], name: str, source: str, *,
+           last: bool = True) -> Experiment:  # fmt: skip
+    """Return the experiment with a document's values; `last` is whether nothing else follows from the same place."""
     for section, values in document.items():
         if section not in SECTIONS:
             hint = nearest(section, SECTIONS) or _where_key(section)
@@ -120,7 +129,8 @@ def _apply(experiment: Experiment, document: Mapping[str, Any], name: str, sourc
         if not isinstance(values, Mapping):
             raise UsageError(f"{name}{_line(source, section)}: {section} must be a table, written as [{section}].")
         experiment = override(experiment, section, **_checked(section, values, name, source))
-    return _consistent(experiment, name)
+    experiment = _consistent(experiment, name)
+    return _of_one_kind(experiment, name, source) if last else experiment
 
 
 def _objectives(values: Any, name: str, source: str) -> dict[str, Any]:
@@ -180,6 +190,21 @@ def _consistent(experiment: Experiment, name: str) -> Experiment:
     if len(traffic.loads) != len(traffic.hours):
         raise UsageError(f"{name}: traffic.loads has {len(traffic.loads)} values and traffic.hours"
                          f" {len(traffic.hours)}; give the hours of the day at each load.")  # fmt: skip
+    return experiment
+
+
+def _of_one_kind(experiment: Experiment, name: str, source: str) -> Experiment:
+    """Raise UsageError where the settings of [load] do not go together."""
+    load = experiment.load
+    if load.kind == "closed":
+        if any(level < 1 or level != int(level) for level in load.levels):
+            raise UsageError(f"{name}{_line(source, 'levels')}: load.levels is {shown(list(load.levels))}; it must be"
+                             f' {LEVELS}. For rates set load.kind = "open".')  # fmt: skip
+    elif experiment.decision.metric == "output_tokens_per_s":
+        raise UsageError(
+            f"{name}: decision.metric is output_tokens_per_s, and in an open load both servers carry what arrives: it"
+            " compares nothing. Decide by e2e, tpot or ttft, or measure a closed load."
+        )
     return experiment
 
 

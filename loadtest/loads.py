@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from loadtest.settings import Load
 from loadtest.slo import RATE, SESSIONS, USERS
 
+__all__ = ["RATE", "SESSIONS", "USERS", "is_rate", "said", "spoken", "unit", "unit_of"]
+
 _SPOKEN: ContextVar[str] = ContextVar("the unit of loads", default=USERS)
 
 

@@ -21,8 +21,15 @@ LARGEST = 2**31 - 1  # of a cell's or block's number: the column in requests.par
 SHOWN = 60  # characters of a wrong value
 
 
+def refuse_special(path: Path) -> None:
+    """Raise UsageError for what is there and is no file: a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} cannot be read: it is no file.")
+
+
 def read_text(path: Path) -> str:
     """Return a file's text; bytes that are not UTF-8 come back as U+FFFD. Raises UsageError when it cannot be read."""
+    refuse_special(path)
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -184,6 +191,7 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "aa_run": (or_null(is_noise), "null, or an object whose `noise` holds `effects`, `slower` and `median`", False),
     "smoke": (is_flag, "true or false", False),
     "measure_only": (is_flag, "true or false", False),
+    "arms": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects, one for each arm", False),
     "starts": (lambda value: is_count(value) and value > 0, "a whole number above 0", False),
     "comparability": (or_null(is_list_of(is_compared)), "a list of objects, each with `item` and `kind`", False),
     "simulated": (or_null(is_simulated), "null, or an object whose `late_ratio` holds a number for each arm", False),

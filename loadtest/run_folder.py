@@ -13,7 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from loadtest.errors import UsageError
-from loadtest.reading import check_header, checked, columns_of, is_count, numbered_lines, parsed, read_text, row_of
+from loadtest.reading import (
+    check_header,
+    checked,
+    columns_of,
+    is_count,
+    numbered_lines,
+    parsed,
+    read_text,
+    refuse_special,
+    row_of,
+)
 from loadtest.record import ADDED, REQUEST_SCHEMA, SCHEMA_VERSION, STREAM_SCHEMA, CellRecord, PlannedCell, Scrape
 
 
@@ -46,6 +56,7 @@ def request_streams(folder: Path) -> list[Path]:
 
 
 def _streams_in(parquet: Path) -> frozenset[str]:
+    refuse_special(parquet)
     try:
         metadata = pq.read_schema(parquet).metadata or {}
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -54,6 +65,7 @@ def _streams_in(parquet: Path) -> frozenset[str]:
 
 
 def _read_parquet(path: Path) -> pa.Table:
+    refuse_special(path)
     try:
         with path.open("rb") as source:
             return pq.read_table(source)
@@ -62,6 +74,7 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _read_stream(path: Path) -> pa.Table:
+    refuse_special(path)
     batches: list[pa.RecordBatch] = []
     try:
         with path.open("rb") as source, suppress(pa.ArrowException, OSError, EOFError):
@@ -106,7 +119,7 @@ def read_cells(folder: Path) -> list[CellRecord]:
         _check_place(cell, where)
         for key in (cell.cell, (cell.arm, cell.level, cell.block)):
             if key in known:
-                raise UsageError(f"{where} repeats the cell of line {known[key]}: {cell.arm} at {cell.level:g} users.")
+                raise UsageError(f"{where} repeats the cell of line {known[key]}: {cell.arm} at level {cell.level:g}.")
             known[key] = len(cells) + 1
         cells.append(cell)
     return cells

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from loadtest.checks import (
+    MAX_LEVEL,
     Check,
     accepted,
     choice,
+    duration_or_auto,
     duration_s,
     flag,
     hours,
@@ -24,6 +26,7 @@ from loadtest.checks import (
     strings,
     table,
     text,
+    users_or_rates,
     whole,
 )
 from loadtest.slo_tables import as_tables
@@ -41,8 +44,36 @@ def key(default: T, check: Check, doc: str) -> T:
 class Load:
     """[load]: how much traffic, and of which form."""
 
-    kind: str = key("closed", choice("closed"), "closed: each user sends its next request when the last is done")
-    levels: tuple[float, ...] = key((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), levels, "users of each level")
+    kind: str = key(
+        "closed", choice("closed", "open"),
+        "closed: each user sends its next request when the last is done; open: sessions arrive at set times, whatever"
+        " the server does",
+    )  # fmt: skip
+    levels: tuple[float, ...] = key(
+        (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), users_or_rates, "users of each level; open load: its rate per second"
+    )
+    per: str = key(
+        "requests", choice("requests", "sessions"),
+        "open load: what a level counts per second; requests are spread over sessions of so many turns as they have",
+    )  # fmt: skip
+    arrivals: str = key(
+        "poisson", choice("poisson", "constant", "gamma", "weibull", "trace"),
+        "open load: how the gaps between sessions are spread; trace: as recorded, stretched to the level's rate",
+    )  # fmt: skip
+    cv: float = key(
+        2.0, number(0.05, 20), "open load: standard deviation ÷ mean of the gaps, of gamma and weibull; 1 is Poisson"
+    )
+    shape: str = key(
+        "steady", choice("steady", "ramp", "step", "spike"),
+        "open load: how the rate moves over the window, whose mean is the level; step: up and down, or down and up",
+    )  # fmt: skip
+    factor: float = key(
+        3.0, number(0.01, 100), "open load: rate at the end of a ramp, in a step or a spike ÷ rate at the beginning"
+    )
+    turns: float | None = key(
+        None, number(1, 1000), "open load: requests of a session on average; default: as the scenario's sessions have"
+    )
+    max_in_flight: int = key(1024, whole(1, MAX_LEVEL), "open load: requests in flight at which a cell is given up")
     think_time: float = key(1.0, number(0, 100), "factor on the scenario's think times; 0 removes them")
     tags: tuple[str, ...] = key((), strings, "only tasks with one of these tags (Locust's @tag); default: all tasks")
     exclude_tags: tuple[str, ...] = key((), strings, "no task with one of these tags")
@@ -120,13 +151,20 @@ class Servers:
     speculative: str = key("", text, "URL of the server with speculation")
     model: str = key("", text, "model name; default: the one the server lists")
     api_key_env: str = key("", text, "name of the environment variable that holds the API key")
+    kind: str = key(
+        "", choice("", "simulated", "vllm", "sglang", "llamacpp", "openai"), "kind of both servers; default: detected"
+    )
     token_counts: str = key(
         "auto", choice("auto", "measure", "all", "sample"),
         "which requests ask for the tokens of each chunk: all, a sample, or as their measured price allows; auto does"
         " not measure it on simulated servers",
     )  # fmt: skip
-    cache: str = key("salt", choice("salt", "keep"), "prefix cache between cells: a fresh cache_salt per cell, or kept")
+    cache: str = key(
+        "salt", choice("salt", "reset", "keep"),
+        "prefix cache between cells: a fresh cache_salt per cell, emptied by the server, or kept",
+    )  # fmt: skip
     insecure: bool = key(False, flag, "do not verify TLS certificates")
+    proxy: str = key("", text, "URL of an HTTP proxy to go through; those of the environment are never used")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +173,9 @@ class Demo:
 
     preset: str = key("default", text, "world of the simulated pair")
     levels: tuple[float, ...] = key((4.0, 16.0, 32.0, 48.0, 64.0), levels, "users of each level")
+    rates: tuple[float, ...] = key(
+        (10.0, 20.0, 40.0, 60.0, 80.0), users_or_rates, "requests/s of each level, open load"
+    )
     blocks: int = key(3, whole(1, 1000), "visits to every arm at every level")
     window_s: float = key(3.0, positive_s, "length of a window")
     max_tokens: int = key(64, whole(1, 1_000_000), "limit on the length of an answer")
@@ -152,12 +193,14 @@ class Slos:
 class Traffic:
     """[traffic]: the load of the expected day, as a distribution or a trace."""
 
-    unit: str = key("users", choice("users", "in flight", "requests/s"), "unit of the loads")
+    unit: str = key("users", choice("users", "in flight", "requests/s", "sessions/s"), "unit of the loads")
     loads: tuple[float, ...] = key((), loads, "loads of the day")
     hours: tuple[float, ...] = key((), hours, "hours of the day at each load")
     trace: str = key(
-        "", text, "CSV file beside the .toml: a column users, in_flight or requests_per_s, and seconds if rows differ"
-    )
+        "", text,
+        "CSV file beside the .toml: a column users, in_flight, requests_per_s or sessions_per_s, and seconds if rows"
+        " differ",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +237,28 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """[trace]: requests of a trace or log in place of the scenario's own sessions; loadtest/workload/replay.py."""
+
+    file: str = key("", text, "CSV or JSONL file beside the .toml, as `loadtest import` writes it or as published")
+    start_s: float = key(0.0, duration_s, "leave out what arrived before this time after the first row")
+    length_s: float = key(0.0, duration_s, "take this much time from there on; 0: to the end")
+    keep_ratio: float = key(1.0, number(0, 1, above=0), "keep this share of the sessions, drawn by their names")
+    speed: float = key(1.0, number(0, 1e6, above=0), "times faster: all times within the trace are divided by it")
+    jitter_s: float | None = key(
+        None, duration_or_auto, 'spread each arrival over this time; "auto": over the steps of a clock that is coarse'
+    )
+    max_input_tokens: int = key(0, whole(0, 10**8), "leave out longer prompts; 0: none")
+    output: str = key(
+        "cap", choice("cap", "natural"),
+        "cap: an answer has at most the tokens that the trace names (with generation.ignore_eos: exactly); natural: as"
+        " many as [generation] allows",
+    )  # fmt: skip
+    text: str = key("", text, "kind of text that meets lengths without text, such as chat or code; default: by class")
+    characters_per_token: float = key(4.0, number(0.5, 20), "of that text, with your model's tokenizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """Everything that decides a run except the servers' own state: NAME.toml with the options applied."""
 
@@ -210,3 +275,4 @@ class Experiment:
     gate: Gate = field(default_factory=Gate)
     price: Price = field(default_factory=Price)
     outputs: Outputs = field(default_factory=Outputs)
+    trace: Trace = field(default_factory=Trace)

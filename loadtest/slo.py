@@ -173,7 +173,7 @@ def written(value: float, unit: Unit) -> str:
     return percent(value) if unit is Unit.SHARE else f"{value:.6g} {unit.value}"
 
 
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 UNITS: dict[Unit, dict[str, float]] = {
     Unit.SECONDS: {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0},
     Unit.SHARE: {"%": 0.01},

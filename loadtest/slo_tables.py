@@ -194,7 +194,12 @@ class _Table:
     def _refuse_unreachable(self, key: str, limit: float, measure: Measure) -> None:
         if measure.unit is Unit.SHARE and limit > 1:
             raise self._refuse(key, f"{key} is {percent(limit)}; a share is at most 100 %.")
-        never = limit == 0 if measure.better == "lower" else measure.unit is Unit.SHARE and limit == 1
+        ends = {"lower": 0.0, "higher": 1.0 if measure.unit is Unit.SHARE else None}
+        never = limit == ends[measure.better]
+        always = limit == (0.0 if measure.better == "higher" else 1.0 if measure.unit is Unit.SHARE else None)
+        if always:
+            raise self._refuse(key, f"{key} is {written(limit, measure.unit)}: every figure meets that, so that nothing"
+                               f" is asked; leave it out, or write such as {EXAMPLES[measure.unit]}.")  # fmt: skip
         if never:
             example = "0.1 %" if measure.better == "lower" else "99.9 %"
             example = example if measure.unit is Unit.SHARE else "1 ms"

@@ -10,7 +10,7 @@ from typing import Any
 
 from loadtest.errors import UsageError, nearest
 
-COLUMNS = {"users": "users", "in_flight": "in flight", "requests_per_s": "requests/s"}
+COLUMNS = {"users": "users", "in_flight": "in flight", "requests_per_s": "requests/s", "sessions_per_s": "sessions/s"}
 MOST = 200  # different loads kept; more are joined with their neighbours
 LARGEST = 100 * 2**20  # bytes
 

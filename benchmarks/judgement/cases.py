@@ -1,7 +1,6 @@
 """What is counted: worlds with the settings they are measured under, and the ceilings stated before anything was run.
 
-A world is a pair of simulated servers (`loadtest.simulate.worlds`); how it is measured stands here. Missing, because
-`[load] kind` knows no other than "closed": open load.
+A world is a pair of simulated servers (`loadtest.simulate.worlds`); how it is measured stands here.
 """
 
 from __future__ import annotations
@@ -61,6 +60,8 @@ _LONG = {
     "window": {"min_s": 4.0, "max_s": 4.0},  # a request lasts about half of it
 }
 _THINK = {"load": {"think_time": 0.1, "levels": (16.0, 48.0, 80.0, 112.0, 144.0)}}
+_OPEN = {"load": {"kind": "open", "levels": (10.0, 25.0, 40.0, 55.0, 70.0)}, "window": {"min_s": 6.0, "max_s": 6.0}}
+_BURSTS = {**_OPEN, "load": {**_OPEN["load"], "arrivals": "gamma", "cv": 2.0}}
 _PAIRS = {"plan": {"blocks": 4}}
 
 # The six core cases are the first six worlds of the list that the judgement is held against.
@@ -81,6 +82,8 @@ CASES: tuple[Case, ...] = (
     Case(name="wander", world="wander", cannot_tell=0.30),
     Case(name="long", world="default", settings=_LONG, cannot_tell=0.30),
     Case(name="think", world="default", settings=_THINK, cannot_tell=0.20),
+    Case(name="open", world="default", settings=_OPEN, cannot_tell=0.20),
+    Case(name="bursts", world="default", settings=_BURSTS, cannot_tell=0.50),
     Case(name="cache", world="cache", cannot_tell=0.05),
     Case(name="failures", world="failures", cannot_tell=0.10),
     Case(name="memory", world="memory"),

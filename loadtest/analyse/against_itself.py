@@ -71,7 +71,7 @@ ONE_START = "Each arm was started once: how starts differ from each other is not
 def _apart(curve: Curve) -> str:
     """Name the levels at which the interval, of all levels together, leaves out 1."""
     found = [
-        f"{wording.ratio(curve.ratio(float(level)))} at {wording.users(float(level))}"
+        f"{wording.ratio(curve.ratio(float(level)))} at {wording.with_unit(float(level))}"
         for level, mean, half in zip(curve.levels, curve.mean, curve.half, strict=True)
         if not math.isnan(half) and abs(mean) > half
     ]

@@ -38,8 +38,7 @@ def batch_table(
         return BatchTable(why_not=f"There is no speed-up by {label}.")
     missing = [float(level) for level in curve.levels if not running.get(float(level))]
     if missing:
-        where = ", ".join(wording.load(level) for level in missing)
-        return BatchTable(why_not=f"The running requests are not known at {where} users.")
+        return BatchTable(why_not=f"The running requests are not known at {wording.listed(missing)}.")
     levels = [float(level) for level in curve.levels]
     here = [running[level] for level in levels]
     if any(b <= a for a, b in pairwise(here)):
@@ -82,4 +81,4 @@ def _rows(
 
 
 def _evidence(curve: Curve, level: float, running: float) -> str:
-    return f"{wording.ratio(curve.ratio(level))} at {wording.users(level)} (≈ {wording.load(running)} running)"
+    return f"{wording.ratio(curve.ratio(level))} at {wording.with_unit(level)} (≈ {wording.load(running)} running)"

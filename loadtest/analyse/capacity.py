@@ -19,7 +19,7 @@ from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.gate_results import Capacity
 from loadtest.analyse.slo_levels import GateFacts, absolute
 from loadtest.settings import Price
-from loadtest.slo import COUNTED, RATE, Ask, Slo
+from loadtest.slo import COUNTED, USERS, Ask, Slo
 
 Edge = float | None  # a margin: above 0 meets the limit; None is unknown
 
@@ -201,18 +201,20 @@ def _sentence(found: Capacity, arm: str, facts: GateFacts) -> str:
 def bounded(at: Estimate, levels: Sequence[float], unit: str) -> str:
     """Return a capacity with its interval and unit; a bound that no tested load shows is said as such."""
     wide = at.low is None or at.high is None or at.high - at.low >= 2
-    digits = 0 if wide and unit != RATE else 1
-    low, high = (None if x is None else f"{x:.{digits}f}" for x in (at.low, at.high))
+    digits = 0 if wide else 1
+    low, high, value = (
+        None if x is None else f"{x:.3g}" if unit != USERS else f"{x:.{digits}f}" for x in (at.low, at.high, at.value)
+    )
     if at.value is None and low is not None:
         return f"{low} {unit} at least (where it ends is not shown up to {levels[-1]:g})"
     if at.value is None:
         return f"{high} {unit} at most"
     if low is not None and high is not None:
-        return f"{at.value:.{digits}f} [{low}, {high}] {unit}"
+        return f"{value} [{low}, {high}] {unit}"
     shown = (
         f"at least {low} is shown" if low is not None else f"at most {high} is shown" if high else "nothing is shown"
     )
-    return f"{at.value:.{digits}f} {unit} ({shown})"
+    return f"{value} {unit} ({shown})"
 
 
 def sentence(capacities: Sequence[Capacity], ratio: Estimate) -> str:

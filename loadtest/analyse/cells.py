@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loadtest.analyse.counters import growth
+from loadtest.analyse.counters import growth, restarted
 from loadtest.analyse.explain import ByCell
 from loadtest.analyse.results import CellView
 from loadtest.analyse.summary import Measured
 from loadtest.analyse.table import CellRows
 from loadtest.analyse.validity import CellFacts, Mark
+from loadtest.loads import unit_of
 from loadtest.record import CellRecord
 from loadtest.settings import Experiment
 
@@ -19,14 +20,18 @@ from loadtest.settings import Experiment
 def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment,
                rows: CellRows | None = None) -> CellFacts:  # fmt: skip
     """Return what the rules for a cell look at; `rows` are its requests."""
-    own = scrapes.get(cell.cell, ())
+    own, load = scrapes.get(cell.cell, ()), experiment.load
     return CellFacts(
         measured=measured,
         users=int(cell.level),
-        thinks=experiment.load.think_time > 0 or _pauses_by_plan(rows),
-        closed=experiment.load.kind == "closed",
+        thinks=load.think_time > 0 or _pauses_by_plan(rows),
+        closed=load.kind == "closed",
+        unit=unit_of(load),
+        steady=load.shape == "steady",
+        gap_cv=load.cv if load.arrivals in ("gamma", "weibull", "trace") else 1.0,
         window=growth(own, "window_open", "window_close"),
         whole=growth(own, "idle_before", "idle_after"),
+        restarted=restarted(own),
         rows=rows,
     )
 

@@ -11,7 +11,7 @@ from loadtest.analyse.compare import Curve, curve_of
 from loadtest.analyse.detail_results import ClassLevel
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.metrics import BY_NAME
-from loadtest.analyse.table import Requests
+from loadtest.analyse.table import Floats, Ints, Requests
 from loadtest.record import CellRecord
 
 COLUMNS = {"e2e": "e2e_s", "ttft": "ttft_s", "tpot": "tpot_s"}
@@ -65,7 +65,7 @@ def _figures(
     """Return, by class, the figures of each cell and how many requests they are of."""
     figures: dict[str, dict[Key, Mapping[str, float]]] = {}
     counts: dict[str, dict[Key, int]] = {}
-    names = requests.words.get("category", ())
+    names = requests.words.get("category", ())  # nosec B113  # a table, not the HTTP library
     for cell in cells:
         rows, key = requests.cell(cell), (cell.arm, cell.level, cell.block)
         chosen = rows.measured & rows.ok & (rows.column("category") >= 0)
@@ -79,12 +79,12 @@ def _figures(
     return figures, counts
 
 
-def _by_code(codes: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+def _by_code(codes: Ints, values: Floats, size: int) -> Floats:
     """Return the mean of the values that exist, by code; NaN without any."""
     present = ~np.isnan(values)
     number = np.bincount(codes[present], minlength=size)
     total = np.bincount(codes[present], weights=values[present], minlength=size)
-    return np.divide(total, number, out=np.full(size, math.nan), where=number > 0)
+    return np.asarray(np.divide(total, number, out=np.full(size, math.nan), where=number > 0))
 
 
 def _count(counts: Mapping[Key, int], arm: str, level: float) -> int:

@@ -22,8 +22,10 @@ def _floor(run: Mapping[str, Any]) -> str:
     users, middle, tail = (_number(found.get(name)) for name in ("users", "first_error_p50_s", "first_error_p99_s"))
     if users is None or middle is None or tail is None or found.get("state", "complete") != "complete":
         return ""
+    unit = found.get("unit")
+    said_load = f"{users:g} {unit}" if isinstance(unit, str) else f"{users:g} user{'s' if users != 1 else ''}"
     said = (
-        f"The client's floor, against its null server at {users:g} user{'s' if users != 1 else ''}: first tokens are"
+        f"The client's floor, against its null server at {said_load}: first tokens are"
         f" stamped {_ms(middle)} ms after they were sent (p99 {_ms(tail)} ms)"
     )
     late = _number(found.get("lateness_p99_s"))

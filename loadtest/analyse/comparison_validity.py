@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from loadtest.analyse import wording
 from loadtest.analyse.rules import Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.run_facts import RunFacts
 from loadtest.analyse.speculating import (
@@ -55,7 +56,7 @@ def _lengths_differ(facts: RunFacts) -> Mark | Unknown | None:
     if not outside:
         return None
     worst = max(outside, key=lambda ratio: (ratio.proven, abs(math.log(max(ratio.ratio, 1e-9)))))
-    where = "over all levels" if worst.level is None else f"at {worst.level:g} users"
+    where = "over all levels" if worst.level is None else f"at {wording.with_unit(worst.level)}"
     limits = f"limit {LENGTHS[0]:.2f} to {LENGTHS[1]:.2f}"
     sentence = (
         f"Answers to the same requests differ in length: {worst.ratio:.2f} [{worst.low:.2f}, {worst.high:.2f}] times"

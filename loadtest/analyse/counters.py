@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtest.record import Scrape
 
-# Meaning → exposition names, the first present counts. vLLM 0.9 called its per-step latency time_per_output_token.
+# Meaning → exposition names, the first present counts: those of vLLM, its older ones, SGLang's, llama.cpp's. vLLM 0.9
+# called its per-step latency time_per_output_token, and its prefix cache gpu_prefix_cache up to 0.11. SGLang's
+# inter-token latency has one sample per token, so that its steps are its verifications; llama.cpp counts no steps.
 NAMES: dict[str, tuple[str, ...]] = {
-    "generation_tokens": ("vllm:generation_tokens_total",),
-    "prompt_tokens": ("vllm:prompt_tokens_total",),
-    "requests": ("vllm:request_success_total",),
-    "first_tokens": ("vllm:time_to_first_token_seconds_count",),
-    "steps": ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
+    "generation_tokens": (
+        "vllm:generation_tokens_total", "sglang:generation_tokens_total", "llamacpp:tokens_predicted_total"),
+    "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "llamacpp:prompt_tokens_total"),
+    "requests": ("vllm:request_success_total", "sglang:num_requests_total"),
+    "first_tokens": ("vllm:time_to_first_token_seconds_count", "sglang:time_to_first_token_seconds_count"),
+    "steps": ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count",
+              "sglang:spec_verify_calls_total"),
     "step_seconds": ("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
-    "drafts": ("vllm:spec_decode_num_drafts_total",),
-    "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
-    "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
-    "preemptions": ("vllm:num_preemptions_total",),
-    "first_token_seconds": ("vllm:time_to_first_token_seconds_sum",),
+    "drafts": ("vllm:spec_decode_num_drafts_total", "sglang:spec_verify_calls_total",
+               "llamacpp:spec_decode_num_drafts_total"),
+    "drafted": ("vllm:spec_decode_num_draft_tokens_total", "llamacpp:spec_decode_num_draft_tokens_total"),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens_total", "llamacpp:spec_decode_num_accepted_tokens_total"),
+    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+    "first_token_seconds": ("vllm:time_to_first_token_seconds_sum", "sglang:time_to_first_token_seconds_sum"),
     "queue_seconds": ("vllm:request_queue_time_seconds_sum",),
     "queued": ("vllm:request_queue_time_seconds_count",),
     "prefill_seconds": ("vllm:request_prefill_time_seconds_sum",),
     "prefilled": ("vllm:request_prefill_time_seconds_count",),
-    "prefix_queries": ("vllm:prefix_cache_queries_total",),
-    "prefix_hits": ("vllm:prefix_cache_hits_total",),
-}
+    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+}  # fmt: skip
 GAUGES: dict[str, tuple[str, ...]] = {
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "kv_use": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing"),
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred"),
+    "kv_use": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
 }
+PROCESS_BEGAN = "process_start_time_seconds"  # another one after a restart, however far the counters have grown
 IN_WINDOW = ("window_open", "sample", "window_close")
 
 
@@ -85,9 +92,29 @@ def growth(scrapes: Sequence[Scrape], first: str, last: str) -> Deltas | None:
             counters[meaning] = new - old
     old_slots = [*before.per_position, *[0.0] * (len(after.per_position) - len(before.per_position))]
     slots = tuple(b - a for a, b in zip(old_slots, after.per_position, strict=False))
-    if any(growth < 0 for growth in [*counters.values(), *slots]):
+    if any(growth < 0 for growth in [*counters.values(), *slots]) or _began_anew(before, after):
         return None
     return Deltas(counters=counters, per_position=slots)
+
+
+def _began_anew(before: Scrape, after: Scrape) -> bool:
+    """Return whether the process is another one; unknown is no."""
+    old, new = before.values.get(PROCESS_BEGAN), after.values.get(PROCESS_BEGAN)
+    return old is not None and new is not None and old != new
+
+
+def restarted(scrapes: Sequence[Scrape]) -> bool | None:
+    """Return whether the server was started again between two readings of a cell; None with fewer than two."""
+    good = sorted((s for s in scrapes if not s.error and s.values), key=lambda s: s.t_s)
+    if len(good) < 2:
+        return None
+    pairs = list(itertools.pairwise(good))
+    fell = any(_fell(value(a, name), value(b, name)) for a, b in pairs for name in NAMES)
+    return fell or any(_began_anew(a, b) for a, b in pairs)
+
+
+def _fell(before: float | None, after: float | None) -> bool:
+    return before is not None and after is not None and after < before
 
 
 def summed(parts: Sequence[Deltas]) -> Deltas:
@@ -104,9 +131,13 @@ def summed(parts: Sequence[Deltas]) -> Deltas:
 def tokens_per_step(deltas: Deltas) -> float | None:
     """Return tokens per decode step over all steps: (generated − first tokens) ÷ steps; 1 without speculation.
 
-    Valid for vLLM, whose inter-token latency has one sample per request and decode step, not per token.
+    vLLM's inter-token latency has one sample per request and decode step, not per token. A server that counts no steps
+    but accepted tokens took one step for each token that was not accepted.
     """
-    return quotient(deltas.get("generation_tokens") - deltas.get("first_tokens"), deltas.get("steps"))
+    generated = deltas.get("generation_tokens")
+    if math.isnan(deltas.get("steps")):
+        return quotient(generated, generated - deltas.get("accepted"))
+    return quotient(generated - deltas.get("first_tokens"), deltas.get("steps"))
 
 
 def gauge_mean(scrapes: Sequence[Scrape], meaning: str) -> float | None:

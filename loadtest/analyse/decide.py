@@ -175,7 +175,7 @@ def _headline(evidence: Evidence, states: Sequence[str], answer: Answer, limit: 
         case Answer.PAYS_UP_TO:
             where = wording.bounded(limit.at, levels)
             if limit.at.value == limit.at.low != limit.at.high:  # a guard, or data that are missing, stop it
-                where = wording.users(limit.at.low or levels[0])
+                where = wording.with_unit(limit.at.low or levels[0])
             stop = next(i for i, state in enumerate(states) if state != PAYS)
             return f"Speculation pays up to {where}{wording.in_flight(limit)} {by}{_broken(evidence, levels[stop])}."
         case Answer.PAYS_EVERYWHERE:
@@ -196,12 +196,12 @@ def _best(evidence: Evidence) -> str:
         return next((said for level in evidence.levels if (said := _broken(evidence, level))), "")
     level = float(curve.levels[int(curve.mean.argmax())])
     broken = _broken(evidence, level)
-    return f": the best speed-up is {wording.ratio(curve.ratio(level))}, at {wording.users(level)}{broken}"
+    return f": the best speed-up is {wording.ratio(curve.ratio(level))}, at {wording.with_unit(level)}{broken}"
 
 
 def _broken(evidence: Evidence, level: float) -> str:
     found = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
-    return f"; at {wording.users(level)} {' and '.join(found)}" if found else ""
+    return f"; at {wording.with_unit(level)} {' and '.join(found)}" if found else ""
 
 
 def _recommendation(answer: Answer, limit: BreakEven) -> str:
@@ -210,7 +210,7 @@ def _recommendation(answer: Answer, limit: BreakEven) -> str:
             return "on"
         case Answer.PAYS_UP_TO:
             safe = limit.at.low if limit.at.low is not None else limit.at.value
-            return f"on up to {wording.users(math.floor(safe))}" if safe is not None else "on"
+            return f"on up to {wording.with_unit(wording.rounded_down(safe))}" if safe is not None else "on"
         case Answer.PAYS_IN_BAND:
             return f"on {wording.ranges(limit.regions)}"
         case Answer.NEVER_PAYS:
@@ -226,19 +226,19 @@ def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
         ratio = evidence.curve.ratio(level)
         if state == NOT and (ratio.high is None or ratio.high >= threshold):
             broken = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
-            found.append(f"At {wording.users(level)} {' and '.join(broken)}.")
+            found.append(f"At {wording.with_unit(level)} {' and '.join(broken)}.")
         if state != OPEN:
             continue
         missing = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.NO_DATA]
         if ratio.value is None:
-            found.append(f"At {wording.users(level)} no valid pair of cells exists.")
+            found.append(f"At {wording.with_unit(level)} no valid pair of cells exists.")
         elif ratio.low is None or ratio.high is None:
-            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} has no interval.")
+            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} has no interval.")
         elif ratio.low <= threshold:
-            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
+            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
         elif missing:
-            found.append(f"At {wording.users(level)} {' and '.join(missing)}.")
+            found.append(f"At {wording.with_unit(level)} {' and '.join(missing)}.")
         else:
-            found.append(f"At {wording.users(level)} the speed-up {wording.ratio(ratio)} is beyond {threshold:.2f}, but"
-                         f" not surely so when {len(evidence.levels)} levels are looked at.")  # fmt: skip
+            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} is beyond {threshold:.2f},"
+                         f" but not surely so when {len(evidence.levels)} levels are looked at.")  # fmt: skip
     return tuple(found)

@@ -70,12 +70,23 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DayLoad:
+    """One load of the expected day: between two tested levels its speed-up is interpolated."""
+
+    level: float  # in the controlled load
+    hours: float
+    weight: float  # its share of the baseline's day, by what the gain is averaged over
+    speedup: Estimate = Estimate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficGain:
     """The expected speed-up over the day of [traffic]."""
 
     metric: str
     gain: Estimate = Estimate()
     sentence: str = ""
+    loads: tuple[DayLoad, ...] = ()  # in order of the load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,4 +116,12 @@ class Gate:
     regressions: tuple[Regression, ...] = ()
     inconclusive: str = ""  # what [gate] makes of it: "" (exit 4) · fail · warn
     refused: str = ""  # why nothing is judged at all
+    unproven: str = ""  # why it is not known that only the candidate speculated
+
+    @property
+    def outcomes(self) -> tuple[GateOutcome, ...]:
+        """What was said of each objective, and of each judged metric against another run."""
+        judged = [r.outcome for r in self.regressions if r.judged]
+        return (*(r.outcome for r in self.objectives), *judged)
+
     notes: tuple[str, ...] = ()

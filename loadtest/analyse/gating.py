@@ -14,12 +14,14 @@ from loadtest.analyse.gate import GRAVEST, judge_slo
 from loadtest.analyse.gate_results import Gate, GateOutcome, TrafficGain
 from loadtest.analyse.looks import confidence
 from loadtest.analyse.objectives import Measurements
-from loadtest.analyse.reach import Loads, unit_of
+from loadtest.analyse.reach import Loads
 from loadtest.analyse.results import Answer, Decision, Judgement
+from loadtest.analyse.server_validity import is_faked
 from loadtest.analyse.slo_levels import GateFacts
 from loadtest.analyse.table import Requests
-from loadtest.analyse.traffic import expected_gain
+from loadtest.analyse.traffic import expected_day, expected_gain
 from loadtest.errors import ExitCode
+from loadtest.loads import unit_of
 from loadtest.record import GIVEN_UP, CellRecord
 from loadtest.settings import Experiment
 from loadtest.slo import BY_DESIGN, MEASURES, TRAFFIC, Ask, Load, Slo
@@ -40,6 +42,7 @@ STRENGTH = {
     Answer.MEASURED: GateOutcome.INVALID,
 }  # fmt: skip
 DECLARED = "declared speculation"
+FAKED = "acceptance was faked: drafts were accepted by chance, so that nothing is shown for a rollout"
 SIMULATED = "the servers were simulated: nothing is shown of real ones (--allow-simulated judges them all the same)"
 
 
@@ -73,8 +76,10 @@ def why_refused(run: Mapping[str, Any], decision: Decision, asked: Asked) -> str
         return "a smoke run judges nothing"
     if run.get("aa"):
         return "an A/A run compares a server with itself"
-    if asked.gate and run.get("simulated") and not asked.allow_simulated:
+    if asked.gate and run.get("simulated") is not None and not asked.allow_simulated:
         return SIMULATED
+    if asked.gate and is_faked(run):
+        return FAKED
     return ""
 
 
@@ -100,7 +105,7 @@ def gate_of(run: Mapping[str, Any], decision: Decision, facts: GateFacts, asked:
         outcome=GateOutcome.INVALID, exit_code=int(ExitCode.INVALID), headline=facts.refused, objectives=results,
         capacities=arms, capacity_ratio=ratio, capacity_sentence=capacity.sentence(arms, ratio),
         traffic=traffic_gain(facts), inconclusive=experiment.gate.inconclusive, refused=facts.refused,
-        notes=tuple(_notes(slos, run, asked)),
+        notes=tuple(_notes(slos, run, asked)), unproven=facts.unproven,
     ))  # fmt: skip
 
 
@@ -108,14 +113,15 @@ def _without_objectives(decision: Decision, facts: GateFacts) -> Gate:
     """The decision is the gate; what was only measured passes nothing."""
     outcome = GateOutcome.INVALID if facts.refused else STRENGTH[decision.answer]
     why = facts.refused or "nothing was judged: the run has no objectives; name them with --slo FILE"
-    if outcome is GateOutcome.PASS and facts.unproven:
+    if outcome in (GateOutcome.PASS, GateOutcome.INCONCLUSIVE) and facts.unproven:
         outcome = GateOutcome.NO_DATA
         why = facts.unproven
     judged = outcome not in (GateOutcome.INVALID, GateOutcome.NO_DATA)
     choice = facts.experiment.gate.inconclusive
     code = CHOSEN[choice] if outcome is GateOutcome.INCONCLUSIVE else EXITS[outcome]
-    headline = decision.headline if judged else f"Gate: not passed: {why}."
-    return Gate(outcome=outcome, exit_code=int(code), headline=headline, inconclusive=choice, refused=facts.refused)
+    headline = decision.headline if judged else f"Gate: not passed: {why.rstrip('.')}."
+    return Gate(outcome=outcome, exit_code=int(code), headline=headline, inconclusive=choice, refused=facts.refused,
+                unproven=facts.unproven)  # fmt: skip
 
 
 def gpus_of(run: Mapping[str, Any]) -> dict[str, int]:
@@ -140,9 +146,8 @@ def traffic_gain(facts: GateFacts) -> TrafficGain | None:
     said = f"Expected speed-up by {label} over the traffic: {wording.ratio(gain)}."
     if why:
         said = f"What the traffic would gain is not known: {why}."
-    return TrafficGain(
-        metric=metric, gain=gain, sentence=f"What the traffic would gain is not known: {why}." if why else said
-    )
+    loads = expected_day(slo, facts.baseline, facts.candidate, facts.found, facts.loads, experiment.traffic)
+    return TrafficGain(metric=metric, gain=gain, sentence=said, loads=loads)
 
 
 def concluded(gate: Gate) -> Gate:
@@ -175,7 +180,7 @@ def with_gate(
     found = Measurements(
         requests=requests, cells=valid, scrapes=scrapes, levels=judgement.levels, limits=experiment.limits,
         restarted=isinstance(run.get("starts"), int) and run["starts"] > 1,
-        confidence=asked.confidence or confidence(run),
+        varying=experiment.load.kind == "open", confidence=asked.confidence or confidence(run),
     )  # fmt: skip
     in_flight = {}
     for level in judgement.levels:
@@ -186,7 +191,7 @@ def with_gate(
     baseline, candidate = judgement.arms[0], judgement.arms[1] if len(judgement.arms) > 1 else None
     facts = GateFacts(
         found=found, experiment=experiment, baseline=baseline, candidate=candidate,
-        loads=Loads(levels=judgement.levels, unit=unit_of(experiment.load.kind), in_flight=in_flight),
+        loads=Loads(levels=judgement.levels, unit=unit_of(experiment.load), in_flight=in_flight),
         unproven=_unproven(found, baseline, candidate, run, experiment),
     )  # fmt: skip
     gate = gate_of(run, judgement.decision, facts, asked)

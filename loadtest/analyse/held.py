@@ -66,7 +66,7 @@ def _sentences(
     for name in dict.fromkeys([metric, *(w.metric for w in within)]):
         own = [w for w in within if w.metric == name]
         if own:
-            at = ", ".join(f"{w.speedup:.2f} at {wording.users(w.level)}" for w in own)
+            at = ", ".join(f"{w.speedup:.2f} at {wording.with_unit(w.level)}" for w in own)
             found.append(
                 f"By {BY_NAME[name].label} the speed-up {at} is within what equal servers showed in the A/A run {path}"
                 f" (smallest effect {wording.percent(own[0].effect)}): it is no claim."
@@ -76,6 +76,6 @@ def _sentences(
     more = {level: excess for level, excess in slower.items() if excess > MORE_SLOWER}
     if more:
         worst = max(more, key=lambda level: more[level])
-        found.append(f"At {wording.users(worst)} {100 * more[worst]:.0f} points more requests are slower by over 10 %"
-                     " than between equal servers.")  # fmt: skip
+        found.append(f"At {wording.with_unit(worst)} {100 * more[worst]:.0f} points more requests are slower by over"
+                     " 10 % than between equal servers.")  # fmt: skip
     return tuple(found)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from loadtest import loads
 from loadtest.analyse import wording
 from loadtest.analyse.against_itself import judge_against_itself
 from loadtest.analyse.breakeven import Translation, break_even, translated
@@ -17,6 +18,8 @@ from loadtest.analyse.client_notes import client_notes
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
 from loadtest.analyse.damage import run_damage
 from loadtest.analyse.decide import EXITS, Evidence, decide
+from loadtest.analyse.detail import detail
+from loadtest.analyse.detail_results import Detail
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
 from loadtest.analyse.further import Parts, findings
 from loadtest.analyse.further import notes as further_notes
@@ -54,7 +57,7 @@ def judge(folder: Path, asked: Asked = RUN, slo_file: Path | None = None) -> Jud
         experiment = with_slo_file(from_document(run["experiment"]), slo_file)
         run = {**run, "experiment": as_document(experiment)}
     plan = read_plan(folder, run)
-    found = judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder), plan, asked)
+    found = judge_data(run, read_cells(folder), read_scrapes(folder), read_requests(folder), plan, asked, detailed=True)
     return replace(found, outputs=judge_outputs(folder, run))
 
 
@@ -87,10 +90,22 @@ class _Analysed:
 
 def judge_data(
     run: Mapping[str, Any], cells: Sequence[CellRecord], scrapes: Sequence[Scrape], requests_table: pa.Table,
-    plan: Sequence[PlannedCell] | None = None, asked: Asked = RUN,
+    plan: Sequence[PlannedCell] | None = None, asked: Asked = RUN, detailed: bool = False,
 ) -> Judgement:  # fmt: skip
-    """Judge what a run left: its header, cells, scrapes, requests (REQUEST_SCHEMA) and plan, where it has one."""
+    """Judge what a run left: its header, cells, scrapes, requests (REQUEST_SCHEMA) and plan, where it has one.
+
+    `detailed`: with what a reader looks at and nothing is decided by.
+    """
     experiment = from_document(run["experiment"])
+    with loads.spoken(loads.unit_of(experiment.load)):
+        found = _judged(run, experiment, cells, scrapes, requests_table, plan, asked, detailed=detailed)
+        return replace(found, unit=loads.unit())
+
+
+def _judged(
+    run: Mapping[str, Any], experiment: Experiment, cells: Sequence[CellRecord], scrapes: Sequence[Scrape],
+    requests_table: pa.Table, plan: Sequence[PlannedCell] | None, asked: Asked, *, detailed: bool,
+) -> Judgement:  # fmt: skip
     plan, requests_table = begun(run, cells, plan, requests_table)
     requests = derive(requests_table, cells, experiment.decision.reading_pace)
     grouped = scrapes_by_cell(scrapes)
@@ -105,11 +120,20 @@ def judge_data(
     analysed = _Analysed(
         run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=judged, valid=valid,
         levels=levels, requests=requests, measured=measured, scrapes=grouped,
-        rows=arm_levels(requests, valid, measured, grouped, arms, levels), damage=run_damage(cells, plan, requests),
+        rows=arm_levels(requests, valid, measured, grouped, arms, levels, varying=experiment.load.kind == "open"),
+        damage=run_damage(cells, plan, requests),
     )  # fmt: skip
     views = tuple(cell_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)
     judgement = _alone(analysed, views) if candidate is None else _compared(analysed, views)
+    if detailed:
+        judgement = replace(judgement, detail=_detail(analysed, cells))
     return with_gate(judgement, run, experiment, requests, valid, grouped, asked)
+
+
+def _detail(a: _Analysed, cells: Sequence[CellRecord]) -> Detail:
+    starts = a.run.get("starts", 1)
+    return detail(a.requests, cells, a.valid, a.scrapes, a.arms, confidence=confidence(a.run),
+                  restarted=isinstance(starts, int) and starts > 1)  # fmt: skip
 
 
 def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
@@ -188,12 +212,14 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
 
 
 def _comparability(row: Mapping[str, Any]) -> Comparability:
-    return Comparability(**{f.name: str(row.get(f.name, "")) for f in fields(Comparability)})
+    known = {f.name: str(row.get(f.name, "")) for f in fields(Comparability)}
+    return Comparability(**known | ({"kind": "waived"} if row.get("waived") else {}))
 
 
 def _with_break_even(a: _Analysed, by_metric: Mapping[str, Curve]) -> dict[str, Curve]:
-    """Leave out what is carried per second when users pause: it then follows the users, not the server."""
-    paused = any(row.in_flight is not None and row.in_flight < LOAD_REACHED * row.level for row in a.rows)
+    """Leave out what is carried per second when users pause, or arrive: it then follows them, not the server."""
+    below = [row for row in a.rows if row.in_flight is not None and row.in_flight < LOAD_REACHED * row.level]
+    paused = bool(below) or a.experiment.load.kind == "open"
     return {
         name: curve
         for name, curve in by_metric.items()

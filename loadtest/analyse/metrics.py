@@ -72,10 +72,10 @@ def _gaps(cell: CellRows, rows: NDArray[np.bool_]) -> Floats:
     chunks = cell.chunks
     if len(chunks.times) < 2:
         return np.empty(0)
-    wanted = np.repeat(rows, chunks.counts)
+    wanted = np.repeat(rows & ~cell.column("at_once"), chunks.counts)
     starts = chunks.offsets[:-1]
     wanted[starts[starts < len(wanted)]] = False
-    return (chunks.times[1:] - chunks.times[:-1])[wanted[1:]]
+    return np.asarray((chunks.times[1:] - chunks.times[:-1])[wanted[1:]])
 
 
 def _zeros(cell: CellRows, rows: NDArray[np.bool_]) -> int:
@@ -85,6 +85,11 @@ def _zeros(cell: CellRows, rows: NDArray[np.bool_]) -> int:
 
 def _counted(cell: CellRows) -> NDArray[np.bool_]:
     return cell.column("counted")
+
+
+def _paced(cell: CellRows) -> NDArray[np.bool_]:
+    """Return the requests whose tokens came at times of their own."""
+    return np.asarray(_counted(cell) & ~cell.column("at_once"))
 
 
 def _sampled(cell: CellRows) -> NDArray[np.bool_]:
@@ -103,14 +108,14 @@ def _chunk_gap_values(cell: CellRows) -> Sample:
 
 
 def _token_gap(cell: CellRows) -> float:
-    rows = cell.measured & cell.ok & _counted(cell)
+    rows = cell.measured & cell.ok & _paced(cell)
     gaps = _gaps(cell, rows)
     count = len(gaps) + _zeros(cell, rows)
     return float(np.sum(gaps)) / count if count else math.nan
 
 
 def _token_gap_values(cell: CellRows) -> Sample:
-    rows = cell.measured & _counted(cell)
+    rows = cell.measured & _paced(cell)
     failed = int(np.sum(_sampled(cell) & ~cell.ok))
     gaps = sample_of(_gaps(cell, rows), zeros=_zeros(cell, rows), infinite=failed)
     return gaps if rows.any() else sample_of(np.empty(0))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.counters import tokens_per_step
+from loadtest.analyse.design_effect import by_level
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.metrics import BY_NAME, Kind
@@ -36,6 +37,7 @@ from loadtest.slo import COUNTED, GOODPUT, Slo, Unit
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 COLUMNS = {"ttft": "ttft_s", "ttft_visible": "ttft_visible_s", "e2e": "e2e_s", "tpot": "tpot_s",
            "worst_stall": "worst_stall_s"}  # fmt: skip
+WITHIN_STREAM = ("tpot", "worst_stall")  # what an answer of one chunk does not have
 SAME = 1e-9  # relative: clocks and their rounding differ by more
 
 
@@ -49,6 +51,7 @@ class Measurements:
     levels: tuple[float, ...]
     limits: Limits
     restarted: bool = False  # whether each block was a start of the servers of its own
+    varying: bool = False  # whether blocks differ more at some levels than at others: an open load
     confidence: float = CONFIDENCE  # of every interval; more at a later look at a run that goes on
 
     def fit(self, samples: Mapping[float, Sequence[float]]) -> Curve:
@@ -115,16 +118,19 @@ def _weight(slo: Slo, rows: CellRows) -> int:
 def good_and_due(slo: Slo, rows: CellRows) -> tuple[int, int]:
     """Return (requests that met every limit of `within`, requests due); failures are due and not good.
 
-    Where a limit needs the tokens of chunks, only the requests that asked for them say whether it was met.
+    Where a limit needs the tokens of chunks, only the requests that asked for them say whether it was met, and where
+    it needs the pace of a stream, only those whose stream was not held back.
     """
     due = rows.measured
     if any(name == "tpot" for name, _ in slo.within):
         due = due & rows.column("asked") & (rows.column("counted") | ~rows.ok)
+    if any(name in WITHIN_STREAM for name, _ in slo.within):
+        due = due & ~(rows.column("at_once") & rows.ok)  # a stream that came in one piece shows no pace
     met: NDArray[np.bool_] = due & rows.ok
     for name, limit in slo.within:
         value = rows.column(COLUMNS[name])
         met = met & ~(value > limit)  # absent: a request of one token has no time per token to exceed
-        if name not in ("tpot", "worst_stall"):
+        if name not in WITHIN_STREAM:
             met = met & ~np.isnan(value)
     return int(np.sum(met)), int(np.sum(due))
 
@@ -140,7 +146,7 @@ def estimates(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     """Return an arm's estimate at every level, in the metric's unit."""
     found = found.narrowed(slo.category)
     if slo.metric in COUNTED:
-        return _levels(found.fit(_counters(slo, arm, found)), found.levels)
+        return _levels(found.fit(counter_samples(slo, arm, found)), found.levels)
     if slo.metric in ("error_ratio", "goodput"):
         return _shares(slo, arm, found)
     if slo.statistic in QUANTILES:
@@ -176,7 +182,8 @@ def _levels(curve: Curve, levels: Sequence[float]) -> dict[float, Estimate]:
     return {level: curve.difference(level) for level in levels}
 
 
-def _counters(slo: Slo, arm: str, found: Measurements) -> dict[float, list[float]]:
+def counter_samples(slo: Slo, arm: str, found: Measurements) -> dict[float, list[float]]:
+    """Return, by level, the figures of the cells whose counters tell one."""
     samples: dict[float, list[float]] = {}
     for level in found.levels:
         for cell in found.of(arm, level):
@@ -198,12 +205,14 @@ def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     assert metric.values is not None
     blocks = {level: [metric.values(found.requests.cell(c)) for c in found.of(arm, level)] for level in found.levels}
     effect = design_effect(blocks, q)
+    own = by_level(blocks, q) if found.varying else {}
     result: dict[float, Estimate] = {}
     for level, samples in blocks.items():
         pooled = merged(samples)
         due = sum(int(found.requests.cell(c).measured.sum()) for c in found.of(arm, level))
         alike = pooled.size / due if metric.kind is Kind.POOLED and due else 1.0
-        result[level] = quantile_estimate(pooled, q, alike if effect is None else effect, found.confidence)
+        used = own.get(level, alike if effect is None else effect)
+        result[level] = quantile_estimate(pooled, q, used, found.confidence)
     return result
 
 

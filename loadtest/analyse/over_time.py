@@ -9,7 +9,7 @@ import numpy as np
 from loadtest.analyse.counters import IN_WINDOW, value
 from loadtest.analyse.detail_results import Instant
 from loadtest.analyse.explain import ByCell
-from loadtest.analyse.table import CellRows, Requests
+from loadtest.analyse.table import CellRows, Floats, Requests
 from loadtest.record import CellRecord, Scrape
 
 MOST = 480  # moments of a run
@@ -33,7 +33,7 @@ def instants(requests: Requests, cells: Sequence[CellRecord], scrapes: ByCell) -
     return tuple(found if len(found) <= MOST else found[:: -(-len(found) // MOST)])
 
 
-def _in_flight(rows: CellRows, at: np.ndarray) -> list[int]:
+def _in_flight(rows: CellRows, at: Floats) -> list[int]:
     """Return how many requests were sent and had not ended at each moment."""
     sent, ended = np.sort(rows.column("sent_s")), np.sort(rows.column("end_s"))
     sent, ended = sent[~np.isnan(sent)], ended[~np.isnan(ended)]

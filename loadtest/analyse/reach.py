@@ -9,7 +9,7 @@ import numpy as np
 
 from loadtest.analyse import wording
 from loadtest.settings import Traffic
-from loadtest.slo import IN_FLIGHT, RATE, TRAFFIC, USERS, Load
+from loadtest.slo import IN_FLIGHT, TRAFFIC, USERS, Load
 
 NEAR = 0.05  # a level whose requests in flight are this close to those asked for stands for them
 
@@ -29,7 +29,7 @@ class Loads:
     """The tested levels and the requests in flight measured beside them."""
 
     levels: tuple[float, ...]  # ascending
-    unit: str  # of the levels: users · requests/s
+    unit: str  # of the levels: users · requests/s · sessions/s
     in_flight: Mapping[float, float]
 
     def positions(self, unit: str) -> list[tuple[float, float]] | None:
@@ -115,8 +115,3 @@ def _over_traffic(loads: Loads, traffic: Traffic) -> Reach:
     first = max((level for level in loads.levels if level <= low * (1 + 1e-9)), default=loads.levels[0])
     last = min((level for level in loads.levels if level >= high * (1 - 1e-9)), default=loads.levels[-1])
     return Reach(inside=tuple(level for level in loads.levels if first <= level <= last))
-
-
-def unit_of(kind: str) -> str:
-    """Return the unit of a ladder's levels by the kind of load."""
-    return RATE if kind == "open" else USERS

@@ -37,10 +37,11 @@ def items(run: Mapping[str, Any], ignored: Sequence[str]) -> dict[str, Value]:
     }
     found["servers.cache"] = (experiment.get("servers") or {}).get("cache")
     found["scenario"], found["prompts"] = scenario.get("sha256"), scenario.get("prompts_sha256") or ""
+    trace = {name: value for name, value in (experiment.get("trace") or {}).items() if name != "file"}
+    found["trace"] = {**trace, "sha256": scenario["trace_sha256"]} if scenario.get("trace_sha256") else ""
     arms = {str(arm.get("role") or arm.get("name")): arm for arm in run.get("arms") or () if isinstance(arm, Mapping)}
     for name, read in OF_ARMS.items():
-        values = {role: read(arm, ignored) for role, arm in arms.items()}
-        found[name] = None if None in values.values() else values
+        found[name] = {role: read(arm, ignored) for role, arm in arms.items()}
     found["client"] = {key: (run.get("host") or {}).get(key) for key in ("platform", "cpus")}
     found["loadtest_version"] = run.get("version")
     found["world"] = (run.get("simulated") or {}).get("world") or ""
@@ -79,13 +80,19 @@ def refuse_unnamed(
     Raises UsageError for a name in `changed` that nothing has, and NotComparable for a difference that is not named.
     """
     mine, its = items(run, ignored), items(other, ignored)
+    kinds = {str(one.get("load.kind") or "closed") for one in (mine, its)}
+    if len(kinds) > 1:
+        raise NotComparable(
+            "One run is of a closed load and the other of an open one. Times at so many users and times at so many"
+            " requests/s are answers to different questions: measure both alike."
+        )
     named = {ALIASES.get(name, name) for name in changed}
     for name in sorted(named):
         if name not in mine and name not in its:
             raise UsageError(f"--changed {name}: nothing is called so.{nearest(name, [*mine, *ALIASES])}"
                              f" Names are {', '.join(sorted(mine))}.")  # fmt: skip
     differing = [name for name in sorted(mine.keys() | its.keys()) if mine.get(name) != its.get(name)]
-    unknown = [name for name in differing if (mine.get(name) is None) != (its.get(name) is None)]
+    unknown = [name for name in differing if not _known_apart(name, mine.get(name), its.get(name))]
     told = [name for name in differing if name not in named and name not in unknown]
     if told:
         lines = "\n".join(f"  {name}: {_pair(mine.get(name), its.get(name))}" for name in told)
@@ -96,6 +103,13 @@ def refuse_unnamed(
     same = [name for name in sorted(named) if name not in differing]
     notes += [f"{name} was named as changed and is the same in both runs." for name in same]
     return notes
+
+
+def _known_apart(name: str, mine: Value, its: Value) -> bool:
+    """Return whether two unequal items are known to be so; an arm's unknown value hides no difference of the other."""
+    if name not in OF_ARMS or mine is None or its is None or mine.keys() != its.keys():
+        return mine is not None and its is not None
+    return any(None not in (mine[role], its[role]) and mine[role] != its[role] for role in mine)
 
 
 def _pair(mine: Value, its: Value) -> str:
@@ -202,12 +216,24 @@ def _refused(gate: Gate, there: Judgement) -> Gate | None:
         return gate
     if there.decision.answer is Answer.INVALID:
         return _invalid(gate, f"the other run is invalid: {there.decision.headline}")
-    return None
+    other = there.gate
+    if other is not None and other.refused:
+        return _invalid(gate, f"the other run is not to be judged: {other.refused}")
+    unproven = gate.unproven or (f"of the other run: {other.unproven}" if other is not None and other.unproven else "")
+    return _no_data(gate, unproven) if unproven else None
 
 
 def _invalid(gate: Gate, why: str) -> Gate:
     return replace(gate, outcome=GateOutcome.INVALID, exit_code=int(ExitCode.INVALID), refused=why,
                    headline=f"Gate: not judged: {why.rstrip('.')}.")  # fmt: skip
+
+
+def _no_data(gate: Gate, why: str) -> Gate:
+    """Return the gate as it passes nothing for want of proof; what has failed stays so."""
+    if GateOutcome.FAIL in (gate.outcome, *(result.outcome for result in gate.objectives)):
+        return gate
+    return replace(gate, outcome=GateOutcome.NO_DATA, exit_code=int(ExitCode.INCONCLUSIVE),
+                   headline=f"Gate: not passed: {why.rstrip('.')}.")  # fmt: skip
 
 
 def _with(judgement: Judgement, gate: Gate) -> Judgement:

@@ -44,8 +44,8 @@ def _later(curve: Curve) -> str:
         if not late.any():
             return ""
         at = [float(x) for x in curve.levels[late]]
-        return f"First tokens are {_spread(curve.mean[late])} later at {', '.join(map(wording.load, at))} users."
-    where = "at every tested load" if first == 0 else f"from {wording.users(float(curve.levels[first]))} on"
+        return f"First tokens are {_spread(curve.mean[late])} later at {wording.listed(at)}."
+    where = "at every tested load" if first == 0 else f"from {wording.with_unit(float(curve.levels[first]))} on"
     return f"First tokens are {_spread(curve.mean[first:])} later {where}."
 
 
@@ -100,7 +100,7 @@ def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], gua
 
 
 def _list(levels: Sequence[float]) -> str:
-    return wording.users(levels[0]) if len(levels) == 1 else ", ".join(wording.load(x) for x in levels) + " users"
+    return wording.listed(levels)
 
 
 def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:

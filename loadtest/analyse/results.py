@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from loadtest.analyse.detail_results import Detail
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.gate_results import Gate
 from loadtest.analyse.output_results import OutputComparison
@@ -179,7 +180,8 @@ class Comparability:
     baseline: str
     candidate: str
     source: str  # verified · declared · unknown
-    kind: str  # equal · expected · consequence · violation · unknown
+    kind: str  # equal · expected · consequence · violation · waived · unknown
+    note: str = ""  # what is wrong with it, or what it costs the verdict that it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,3 +205,5 @@ class Judgement:
     findings: Findings | None = None  # what explains and qualifies the answer; None in a run of one arm
     gate: Gate | None = None  # None: no objective was asked for
     outputs: OutputComparison | None = None  # None: the answers were not compared
+    unit: str = "users"  # of levels and loads: users · requests/s · sessions/s
+    detail: Detail | None = None  # what is looked at and not decided by; None where it was not asked for

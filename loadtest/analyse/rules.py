@@ -11,6 +11,7 @@ from loadtest.analyse.counters import Deltas
 from loadtest.analyse.summary import Measured
 from loadtest.analyse.table import CellRows
 from loadtest.record import CellRecord
+from loadtest.slo import USERS
 
 
 class Level(StrEnum):
@@ -67,8 +68,12 @@ class CellFacts:
     users: int
     thinks: bool  # whether users pause between requests
     closed: bool = True  # whether the load is a number of users
+    unit: str = USERS  # of the level
+    steady: bool = True  # whether the rate of an open load is meant to stay the same over the window
+    gap_cv: float = 1.0  # standard deviation ÷ mean of the gaps between arrivals
     window: Deltas | None = None  # counters over the window
     whole: Deltas | None = None  # counters from idle to idle
+    restarted: bool | None = None  # whether the server was started again within the cell; None: not known
     rows: CellRows | None = None  # the requests themselves
 
     @property

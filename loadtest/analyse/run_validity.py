@@ -10,11 +10,13 @@ from typing import Any
 
 from loadtest.analyse.cells import cell_facts
 from loadtest.analyse.comparison_validity import COMPARISON_RULES
+from loadtest.analyse.prompt_validity import asked_in_other_cells, forced_answers
 from loadtest.analyse.rules import Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.run_facts import RunFacts, twin_requests
+from loadtest.analyse.server_validity import TREND_P, held_back, remembers, unusual_acceptance
 from loadtest.analyse.stationarity import CONFIDENCE, HALVES_RATIO, not_steady
 from loadtest.analyse.summary import Measured
-from loadtest.analyse.validity import CELL_RULES, cell_unknowns
+from loadtest.analyse.validity import CELL_RULES, REPEATS_RATIO, cell_unknowns
 from loadtest.record import GIVEN_UP
 
 __all__ = ["RULES", "RUN_RULES", "RunFacts", "run_marks", "twin_requests"]
@@ -141,6 +143,14 @@ RUN_RULES: tuple[Rule[RunFacts], ...] = (
           f"{HALVES_RATIO - 1:.0%} with {CONFIDENCE:.0%} confidence over all arms and levels"),
     _rule("random prompts", _random_prompts, Effect.FLAG, "chance that two words of the prompts are the same",
           f"{COINCIDENCE:g}"),
+    _rule("forced answers", forced_answers, Effect.FLAG, "generation.ignore_eos", "false"),
+    _rule("asked in other cells", asked_in_other_cells, Effect.FLAG, "hashes of bodies, where servers.cache is keep",
+          f"{REPEATS_RATIO:.0%} of the requests"),
+    _rule("streams held back", held_back, Effect.FLAG, "reads that brought the chunks of an answer", "no arm's"),
+    _rule("unusual acceptance", unusual_acceptance, Effect.FLAG, "the candidate's speculative configuration",
+          "neither faked nor lossy"),
+    _rule("drafter learns", remembers, Effect.FLAG, "acceptance over the run, where the drafter learns from requests",
+          f"no trend with p < {TREND_P:g}"),
 )  # fmt: skip
 RULES: tuple[Rule[Any], ...] = (*CELL_RULES, *COMPARISON_RULES, *RUN_RULES)
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate_results import GateOutcome, SloAt
-from loadtest.analyse.objectives import QUANTILES, Measurements, estimates, identical, spread
+from loadtest.analyse.objectives import (
+    QUANTILES,
+    Measurements,
+    counter_samples,
+    estimates,
+    failed_as,
+    identical,
+    spread,
+)
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.shares import difference
@@ -107,13 +115,33 @@ def why_open(slo: Slo, own: Estimate, outcome: GateOutcome) -> str:
     return "one block gives no interval"
 
 
+def unshown(slo: Slo, arm: str, found: Measurements) -> dict[float, str]:
+    """Return the levels at which an arm's figure would rest on a part of what was asked, with the reason."""
+    found = found.narrowed(slo.category)
+    samples = counter_samples(slo, arm, found) if slo.metric in COUNTED else {}
+    why: dict[float, str] = {}
+    for level in found.levels:
+        cells = found.of(arm, level)
+        if slo.metric in COUNTED:
+            told = len(samples.get(level, ()))
+            if 0 < told < len(cells):
+                why[level] = (f"{len(cells) - told} of {len(cells)} cells have no {slo.metric}: their counters were not"
+                              " read, or nothing was drafted")  # fmt: skip
+        elif slo.statistic == "mean" and slo.measure.unit is Unit.SECONDS:
+            cut = failed_as(slo.metric, found.limits)
+            failed = sum(int((rows.measured & ~rows.ok).sum()) for rows in map(found.requests.cell, cells))
+            if failed and slo.limit >= cut:
+                why[level] = f"failed requests count as {cut:g} s in a mean, which this limit lets pass"
+    return why
+
+
 def absolute(slo: Slo, arm: str, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:
     """Return an arm's estimates by level, and the levels where they are not to be used, with the reason."""
-    observed = estimates(slo, arm, facts.found)
+    observed, why = estimates(slo, arm, facts.found), unshown(slo, arm, facts.found)
     if slo.metric in COUNTED or slo.metric in ("error_ratio", "goodput"):
-        return observed, {}
+        return observed, why
     same = spread(slo, arm, facts.found)
-    return observed, {level: IDENTICAL for level, alike in same.items() if alike}
+    return observed, {level: IDENTICAL for level, alike in same.items() if alike} | why
 
 
 def _compared(slo: Slo, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from loadtest.analyse.detail_results import SlowRequest
 
-EACH, MOST = 5, 80  # requests of an arm at a level, and in all
+EACH, MOST = 3, 60  # requests of an arm at a level, and in all
 SHARE = 0.5  # of the time beyond the median: what one cause must explain to be named
 
 
@@ -96,4 +96,3 @@ def _cause(own: dict[str, float], typical: dict[str, float]) -> str:
     if typical["tokens"] > 0 and decoding * more / typical["tokens"] >= SHARE * beyond:
         return "long answer"
     return "slow throughout"
-

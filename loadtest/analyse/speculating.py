@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from loadtest.analyse import wording
 from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import window_growth
 from loadtest.analyse.rules import Mark, Unknown
@@ -89,11 +90,11 @@ def drafts_stop(facts: RunFacts) -> Mark | Unknown | None:
     drafts = {level: own.get("drafts") for level, own in grown.items() if not math.isnan(own.get("drafts"))}
     if not drafts:
         return Unknown(missing="the candidate's count of drafts")
-    idle = [f"{level:g}" for level, count in drafts.items() if not count]
+    idle = [level for level, count in drafts.items() if not count]
     if not idle or len(idle) == len(drafts):
         return None  # nowhere, or everywhere: another rule's matter
     return Mark(
-        sentence=f"The candidate drafted nothing at {', '.join(idle)} users (limit: something at every level): its"
+        sentence=f"The candidate drafted nothing at {wording.listed(idle)} (limit: something at every level): its"
         " server turns speculation off there, and the figures of these levels show the price of having it configured."
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from loadtest.analyse import wording
 from loadtest.analyse.rules import Mark, Unknown
 from loadtest.analyse.run_facts import RunFacts
 from loadtest.analyse.stats import Floats, pooled_variances
@@ -82,6 +83,8 @@ def _log_ratio(rows: CellRows, column: str) -> float | None:
 
 def not_steady(facts: RunFacts) -> Mark | Unknown | None:
     """Mark the widest shift whose whole interval lies beyond the limit; the blocks are what is counted."""
+    if facts.experiment.load.shape != "steady":
+        return None  # the load is meant to move
     found = shifts(facts) if facts.requests is not None else []
     if not found:
         return Unknown(missing="two blocks with five requests in each half of a window")
@@ -95,8 +98,8 @@ def not_steady(facts: RunFacts) -> Mark | Unknown | None:
     return Mark(
         sentence=f"{SERIES[shift.column].capitalize()} of {shift.arm} {'rose' if mean > 0 else 'fell'} by"
         f" {100 * abs(math.expm1(mean)):.0f} % from the first half of the windows to the second at"
-        f" {shift.level:g} users (limit {100 * (HALVES_RATIO - 1):.0f} %): not steady{_checked(known)}; raise"
-        " window.warmup_requests and the window."
+        f" {wording.with_unit(shift.level)} (limit {100 * (HALVES_RATIO - 1):.0f} %): not steady{_checked(known)};"
+        " raise window.warmup_requests and the window."
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from loadtest.analyse import design_effect
 from loadtest.analyse.damage import cell_damage
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
@@ -97,13 +98,18 @@ def _failures(rows: CellRows) -> dict[str, int]:
 
 def arm_levels(
     requests: Requests, valid: Sequence[CellRecord], measured: Mapping[int, Measured], scrapes: ByCell,
-    arms: Sequence[str], levels: Sequence[float],
+    arms: Sequence[str], levels: Sequence[float], *, varying: bool = False,
 ) -> tuple[ArmLevel, ...]:  # fmt: skip
-    """Summarise every arm at every level over its valid cells."""
+    """Summarise every arm at every level over its valid cells.
+
+    `varying`: blocks differ more at some levels than at others, as in an open load.
+    """
     rows: list[ArmLevel] = []
     for arm in arms:
         by_level = {level: [c for c in valid if c.arm == arm and c.level == level] for level in levels}
-        tails = {m.name: _tails(requests, by_level, measured, m) for m in METRICS if m.values is not None}
+        tails = {
+            m.name: _tails(requests, by_level, measured, m, varying=varying) for m in METRICS if m.values is not None
+        }
         for level, cells in by_level.items():
             own = [measured[c.cell] for c in cells]
             rows.append(
@@ -135,8 +141,9 @@ def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 def _tails(
-    requests: Requests, by_level: Mapping[float, Sequence[CellRecord]], measured: Mapping[int, Measured], metric: Metric
-) -> dict[float, Tail]:
+    requests: Requests, by_level: Mapping[float, Sequence[CellRecord]], measured: Mapping[int, Measured],
+    metric: Metric, *, varying: bool,
+) -> dict[float, Tail]:  # fmt: skip
     """Return the percentiles by level; their design effect is estimated over all levels of the arm."""
     assert metric.values is not None
     blocks: dict[float, list[Sample]] = {
@@ -144,12 +151,13 @@ def _tails(
     }
     pooled = {level: merged(samples) for level, samples in blocks.items()}
     effects = {name: _design_effect(blocks, pooled, q) for name, q in QUANTILES.items()}
+    own = {name: design_effect.by_level(blocks, q) if varying else {} for name, q in QUANTILES.items()}
     tails: dict[float, Tail] = {}
     for level, sample in pooled.items():
         count = sum(measured[c.cell].requests for c in by_level[level])
         # One block shows nothing of how alike the chunks of a request are: a request then counts as one value.
         alike = sample.size / count if metric.kind is Kind.POOLED and count else 1.0
-        used = {name: alike if effect is None else effect for name, effect in effects.items()}
+        used = {name: own[name].get(level, alike if effect is None else effect) for name, effect in effects.items()}
         shown = {name: quantile_estimate(sample, q, used[name]) for name, q in QUANTILES.items()}
         deepest = [name for name, estimate in shown.items() if estimate.high is not None]
         tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "",

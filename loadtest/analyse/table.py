@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from loadtest.analyse.held_back import mask_held_back
 from loadtest.record import CellRecord, Outcome
 from loadtest.run_folder import read_requests
 
@@ -143,6 +144,7 @@ def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 1
     frame["ttft_s"] = frame.pop("first_s") - due
     frame["e2e_s"] = frame.pop("last_s") - due
     frame["ttft_visible_s"] = frame["first_visible_s"] - due
+    mask_held_back(frame, table.column("coalesced").to_numpy())
     starts = np.flatnonzero(np.r_[True, np.diff(number) != 0]) if len(number) else np.empty(0, dtype=np.int64)
     stops = np.r_[starts[1:], len(number)]
     bounds = {int(number[a]): (int(a), int(b)) for a, b in zip(starts, stops, strict=True)} if len(number) else {}

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from loadtest.analyse.compare import Curve
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import DayLoad
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.reach import Loads
@@ -25,23 +27,67 @@ from loadtest.slo import Slo, Unit
 def expected_gain(slo: Slo, baseline: str, candidate: str, found: Measurements, loads: Loads,
                   traffic: Traffic) -> tuple[Estimate, str]:  # fmt: skip
     """Return the expected speed-up over the traffic by a metric's mean, and why there is none."""
+    day = _day(slo, baseline, candidate, found, loads, traffic)
+    if isinstance(day, str):
+        return Estimate(), day
+    return _combined(slo, day.at, day.weights, day.curve, day.base, restarted=found.restarted), ""
+
+
+def expected_day(slo: Slo, baseline: str, candidate: str, found: Measurements, loads: Loads,
+                 traffic: Traffic) -> tuple[DayLoad, ...]:  # fmt: skip
+    """Return the loads of the expected day with the speed-up at each; none where no gain can be told."""
+    day = _day(slo, baseline, candidate, found, loads, traffic)
+    if isinstance(day, str):
+        return ()
+    rows = zip(day.at, traffic.hours, day.weights, strict=True)
+    return tuple(
+        DayLoad(level=at, hours=hours, weight=weight, speedup=_between(day.curve, at, restarted=found.restarted))
+        for at, hours, weight in sorted(rows)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Day:
+    """What the gain over a day is made of: its loads, their shares, and the curves."""
+
+    at: Sequence[float]
+    weights: Sequence[float]
+    curve: Curve
+    base: Curve
+
+
+def _day(slo: Slo, baseline: str, candidate: str, found: Measurements, loads: Loads, traffic: Traffic) -> _Day | str:
+    """Return the day, or why nothing can be said of it."""
     if not traffic.loads:
-        return Estimate(), "no [traffic] says what is expected"
+        return "no [traffic] says what is expected"
     at, why = loads.controlled(list(traffic.loads), traffic.unit)
     if why:
-        return Estimate(), why
+        return why
     pairs = paired_samples(slo, baseline, candidate, found)
     if any(out_of_reach(own) for own in pairs.values()):
-        return Estimate(), "at some load nothing was carried"
+        return "at some load nothing was carried"
     curve = compared(slo, pairs, found)
     rates = _rates(slo, baseline, found)
     known = [x for x in curve.levels if x in rates]
     needed = {level for x in at for level in _around(loads.levels, x)}
     if not needed <= set(known):
-        return Estimate(), "a level that the traffic needs has no valid pair of cells"
+        return "a level that the traffic needs has no valid pair of cells"
     base = found.fit({x: [math.log(b) for b, _ in pairs[x]] for x in known})
     weights = _weights(slo, at, traffic.hours, base, rates)
-    return _combined(slo, at, weights, curve, base, restarted=found.restarted), ""
+    return _Day(at=at, weights=weights, curve=curve, base=base)
+
+
+def _between(curve: Curve, x: float, *, restarted: bool) -> Estimate:
+    """Return the speed-up at a load, between two tested levels by the logarithms of both."""
+    shares = _by_level([x], np.array([1.0]), curve.levels)
+    used = shares > 0
+    mean = float(shares @ curve.mean)
+    parts = shares[used] * curve.half[used]
+    count = min(len(sample) for sample in curve.samples)
+    if np.isnan(parts).any():
+        return Estimate(value=math.exp(mean), n=count)
+    half = float(np.sum(parts)) if restarted else float(np.sqrt(np.sum(parts**2)))
+    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), n=count)
 
 
 def _around(levels: Sequence[float], x: float) -> tuple[float, ...]:

@@ -32,7 +32,9 @@ from loadtest.analyse.client_validity import (
     sends_late,
     stood_still,
 )
+from loadtest.analyse.open_validity import BACKLOG_RATIO, RATE_RATIO, arrivals_exceed, rate_not_reached
 from loadtest.analyse.rules import CellFacts, Effect, Level, Mark, Rule, Unknown
+from loadtest.analyse.server_validity import RATE_LIMITED_RATIO, rate_limited, restarted
 
 __all__ = ["CELL_RULES", "LOAD_REACHED", "CellFacts", "Mark", "cell_marks", "cell_unknowns"]
 
@@ -106,6 +108,19 @@ def _too_short(facts: CellFacts) -> Mark | Unknown | None:
         return None
     return Mark(
         sentence=f"The window of {rows.window_s:.1f} s is shorter than a median request ({length:.1f} s): lengthen it."
+    )
+
+
+def _several_models(facts: CellFacts) -> Mark | Unknown | None:
+    models = facts.record.models
+    if not models:
+        return Unknown(missing="the model that each answer names")
+    if len(models) == 1:
+        return None
+    return Mark(
+        sentence=f"The answers came from {len(models)} models ({', '.join(models)}; limit 1): what stands behind the"
+        " URL is not one server.",
+        invalid=True,
     )
 
 
@@ -195,6 +210,11 @@ CELL_RULES: tuple[Rule[CellFacts], ...] = (
     _rule("cell not complete", _not_complete, Effect.INVALID, "state and window of the cell", "complete, one request"),
     _rule("load not reached", load_not_reached, Effect.EITHER, "requests in flight, without think time",
           f"{LOAD_REACHED:.0%} of the users; failures make it a flag"),
+    _rule("rate not reached", rate_not_reached, Effect.FLAG, "requests due in the window of an open load",
+          f"{RATE_RATIO:.0%} of the level, and chance"),
+    _rule("arrivals exceed completions", arrivals_exceed, Effect.FLAG,
+          "requests in flight when the window of an open load opened and closed",
+          f"growth of {BACKLOG_RATIO:.0%} of the requests due, and chance"),
     _rule("late sends", sends_late, Effect.EITHER, "p99 of sent − due",
           f"{1000 * LATENESS_S:g} ms or {LATENESS_RATIO:.0%} of the median TTFT; invalid beyond {FAR_BEYOND:g} times"),
     _rule("busy client", client_busy, Effect.EITHER, "processor seconds ÷ window",
@@ -209,6 +229,7 @@ CELL_RULES: tuple[Rule[CellFacts], ...] = (
     _rule("failures in the client", client_failed, Effect.INVALID, "outcomes of the requests due in the window",
           "none"),
     _rule("errors", _errors, Effect.FLAG, "outcomes of the requests due in the window", f"{ERROR_RATIO:.0%}"),
+    _rule("several models", _several_models, Effect.INVALID, "models that the answers name", "one"),
     _rule("preemption", _preemptions, Effect.FLAG, "the server's preemptions in the window", "none"),
     _rule("few requests", _few_requests, Effect.FLAG, "requests due in the window", f"{FEW_REQUESTS}"),
     _rule("window too short", _too_short, Effect.FLAG, "window and median end-to-end time", "one median request"),
@@ -219,6 +240,9 @@ CELL_RULES: tuple[Rule[CellFacts], ...] = (
           f"none; invalid beyond {FOREIGN_RATIO:.0%}"),
     _rule("counts apart", _counts_differ, Effect.FLAG, "requests and tokens of client and server, idle to idle",
           "equal where nothing failed"),
+    _rule("rate limit", rate_limited, Effect.INVALID, "outcomes of the requests due in the window",
+          f"{RATE_LIMITED_RATIO:.0%}"),
+    _rule("server restarted", restarted, Effect.INVALID, "the server's counters, and when its process began", "never"),
 )  # fmt: skip
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import BreakEven
 
 
 def load(value: float) -> str:
-    """Return a load without needless digits: 41, 2.5, 1."""
+    """Return a load without needless digits: 41, 2.5, 1; rates keep three digits: 0.25, 12.5."""
+    if loads.is_rate():
+        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
-def users(value: float) -> str:
+def with_unit(value: float) -> str:
     """Return a load with its unit."""
-    return f"{load(value)} user{'' if load(value) == '1' else 's'}"
+    return loads.said(load(value))
+
+
+def listed(levels: Sequence[float]) -> str:
+    """Return several loads with their unit, once: '16, 32 users'."""
+    return with_unit(levels[0]) if len(levels) == 1 else f"{', '.join(map(load, levels))} {loads.unit()}"
+
+
+def rounded_down(value: float) -> float:
+    """Return a load that does not promise more: whole users, or a rate of two digits."""
+    if not loads.is_rate() or value <= 0:
+        return math.floor(value)
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.floor(value / step + 1e-9) * step
 
 
 def percent(share: float) -> str:
@@ -27,12 +44,12 @@ def tested(levels: Sequence[float]) -> str:
     """Name the tested loads: '1 to 64 users'."""
     if not levels:
         return "no load"
-    return users(levels[0]) if len(levels) == 1 else f"{load(levels[0])} to {users(levels[-1])}"
+    return with_unit(levels[0]) if len(levels) == 1 else f"{load(levels[0])} to {with_unit(levels[-1])}"
 
 
 def ranges(regions: Sequence[tuple[float, float]]) -> str:
     """Name ranges of load: 'from 4 to 24 users and from 48 to 64 users'."""
-    parts = [f"at {users(a)}" if load(a) == load(b) else f"from {load(a)} to {users(b)}" for a, b in regions]
+    parts = [f"at {with_unit(a)}" if load(a) == load(b) else f"from {load(a)} to {with_unit(b)}" for a, b in regions]
     return " and ".join(parts)
 
 
@@ -49,13 +66,14 @@ def bounded(at: Estimate, levels: Sequence[float]) -> str:
     """Return a load with its interval; a missing bound lies outside the tested loads."""
     if at.value is not None and at.low is not None and at.high is not None:
         if at.low == at.high:
-            return users(at.value)
+            return with_unit(at.value)
         digits = 0 if at.high - at.low >= 2 else 1
-        return f"{at.value:.{digits}f} [{at.low:.{digits}f}, {at.high:.{digits}f}] users"
+        value, low, high = (load(x) if loads.is_rate() else f"{x:.{digits}f}" for x in (at.value, at.low, at.high))
+        return f"{value} [{low}, {high}] {loads.unit()}"
     if at.low is not None:
-        return f"at least {users(at.low)} (where it ends is not settled up to {load(levels[-1])})"
+        return f"at least {with_unit(at.low)} (where it ends is not settled up to {load(levels[-1])})"
     if at.high is not None:
-        return f"at most {users(at.high)} (where it begins is not settled from {load(levels[0])})"
+        return f"at most {with_unit(at.high)} (where it begins is not settled from {load(levels[0])})"
     return "an unknown load"
 
 
@@ -63,7 +81,7 @@ def in_flight(result: BreakEven) -> str:
     """Return ' (≈ 38 in flight)' where that differs from the users, else nothing."""
     there, at = result.in_flight, result.at
     value, reference = (there.value, at.value) if at.value is not None else (there.low, at.low)
-    if value is None or reference is None or load(value) == load(reference):
+    if value is None or reference is None or (not loads.is_rate() and load(value) == load(reference)):
         return ""
     return f" (≈ {load(value)} in flight)"
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loadtest.commands.options import PATH
-from loadtest.commands.reporting import report_run
+from loadtest.commands.reporting import output_options, report_run, screen_for, shown_from
 from loadtest.errors import UsageError
 
 
@@ -19,19 +19,23 @@ from loadtest.errors import UsageError
 @click.option("--against", type=PATH, metavar="RUN", help="Another run that this one must not be worse than.")
 @click.option("--changed", default="", metavar="NAME,…", help="What differs from that run on purpose, such as model.")
 @click.option("--allow-simulated", is_flag=True, help="Judge a run on simulated servers; else it is invalid.")
-def gate(folder: Path, slo: Path | None, against: Path | None, changed: str, allow_simulated: bool) -> None:
+@output_options
+def gate(
+    folder: Path, slo: Path | None, against: Path | None, changed: str, allow_simulated: bool, quiet: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Judge a run's records and say so by the exit code: only 0 lets a rollout go on. No server is needed."""
     from loadtest.analyse.gating import Asked
     from loadtest.analyse.judge import judge
-    from loadtest.report.screen import Screen
 
+    shown = shown_from(quiet, as_json)
     if changed and against is None:
         raise UsageError("--changed says what differs from the run of --against RUN; give that run as well.")
     asked = Asked(gate=True, allow_simulated=allow_simulated)
     judgement = judge(folder, asked, slo)
     if against is not None:
         judgement = _against(folder, judgement, against, changed, asked, slo)
-    sys.exit(report_run(folder, Screen(highlight=False), judgement))
+    sys.exit(report_run(folder, screen_for(shown), judgement, shown))
 
 
 def _against(folder: Path, judgement: Any, against: Path, changed: str, asked: Any, slo: Path | None) -> Any:
@@ -43,6 +47,8 @@ def _against(folder: Path, judgement: Any, against: Path, changed: str, asked: A
     from loadtest.servers.identity import IGNORED
 
     run, other = read_run(folder), read_run(against)
+    if folder.samefile(against) or (run.get("started") and run.get("started") == other.get("started")):
+        raise UsageError(f"--against {against} is this very run, which is never worse than itself: give another one.")
     there = judge(against, asked)
     names = [name.strip() for name in changed.split(",") if name.strip()]
     notes = refuse_unnamed(run, other, names, IGNORED)

@@ -51,6 +51,8 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--world", metavar="NAME", help="World of the simulated pair (see `loadtest simulate --list`)."),
         click.option("--prompts", type=PATH, metavar="FILE", help="Prompts in Spec-Bench or MT-Bench form (JSONL)."),
         click.option("--levels", metavar="N,N,…", help="Users of each level."),
+        click.option("--rates", metavar="R,R,…", help="Requests/s of each level: an open load."),
+        click.option("--arrivals", metavar="NAME", help="How sessions of an open load arrive: poisson, gamma, …"),
         click.option("--window", metavar="TIME", help="Length of every window, such as 30s or 2m."),
         click.option("--blocks", type=int, metavar="N", help="Visits to every arm at every level."),
         click.option("--budget", metavar="TIME", help="Fit all into this time, such as 20m; says what is left out."),

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from loadtest.commands.options import experiment_options, prepared_from
+from loadtest.loads import unit_of
 
 
 @click.command()
@@ -17,8 +18,9 @@ def plan(**given: Any) -> None:
 
     prepared = prepared_from(**given)
     cells = prepared.cells()
-    for sentence in announcement(prepared, cells):
+    for sentence in (*announcement(prepared, cells), *prepared.notes):
         click.echo(sentence)
-    click.echo("\n cell  block  users  arm")
+    unit = unit_of(prepared.experiment.load)
+    click.echo(f"\n cell  block  {unit:>5}  arm")
     for cell in cells:
-        click.echo(f"{cell.cell:5d}  {cell.block:5d}  {cell.level:5g}  {cell.arm}")
+        click.echo(f"{cell.cell:5d}  {cell.block:5d}  {cell.level:{max(5, len(unit))}g}  {cell.arm}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,43 @@ import click
 from loadtest.errors import ExitCode, RunError, UsageError, printable
 
 
-def report_of_run(folder: Path, screen: Any) -> int:
+class Shown(StrEnum):
+    """How much a command says on its standard output."""
+
+    ALL = "all"
+    QUIET = "quiet"  # the answer in one line
+    JSON = "json"  # verdict.json, and nothing else
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --quiet and --json."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print verdict.json, and nothing else.")(command)
+    return click.option("--quiet", "-q", is_flag=True, help="Print the answer in one line, and nothing else.")(command)
+
+
+def shown_from(quiet: bool, as_json: bool) -> Shown:
+    """Return what the two options ask for."""
+    if quiet and as_json:
+        raise UsageError("--quiet and --json exclude each other: give one of them.")
+    return Shown.JSON if as_json else Shown.QUIET if quiet else Shown.ALL
+
+
+def screen_for(shown: Shown) -> Any:
+    """Return the console that a command speaks on: silent where only its result is asked for."""
+    from loadtest.report.screen import Screen
+
+    return Screen(highlight=False, quiet=shown is not Shown.ALL)
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print one JSON document in ASCII, so that no terminal and no pipe changes it."""
+    click.echo(json.dumps(data, allow_nan=False))
+
+
+def report_of_run(folder: Path, screen: Any, shown: Shown = Shown.ALL) -> int:
     """Report a run that has just ended; what could not be written is no fault of the options, and must not pass."""
     try:
-        return report_run(folder, screen)
+        return report_run(folder, screen, shown=shown)
     except UsageError as error:
         raise RunError(str(error)) from error
 
@@ -37,7 +73,7 @@ def report_outputs(folder: Path, console: Any) -> int:
     return found.exit_code
 
 
-def report_run(folder: Path, console: Any, judgement: Any = None) -> int:
+def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown = Shown.ALL) -> int:
     """Write everything that is drawn from a run, print the answer and return the exit code."""
     from loadtest.analyse.judge import judge
     from loadtest.analyse.verdict import as_json
@@ -64,8 +100,18 @@ def report_run(folder: Path, console: Any, judgement: Any = None) -> int:
     console.print(after, markup=False, end="\n" if after else "")
     if unwritten := github.add_summary(os.environ, summary):
         click.echo(f"loadtest: {printable(unwritten)}", err=True)
-    for line in github.annotated(judgement) if in_actions else ():
+    for line in github.annotated(judgement) if in_actions and shown is not Shown.JSON else ():
         click.echo(line)
+    if shown is Shown.JSON:
+        print_json(as_json(judgement))
+    elif shown is Shown.QUIET:
+        gate = judgement.gate
+        click.echo(printable(gate.headline if gate else judgement.decision.headline))
+    return exit_code_of(header, judgement)
+
+
+def exit_code_of(header: Mapping[str, Any], judgement: Any) -> int:
+    """Return the exit code of a run: that of its judgement, unless it was interrupted."""
     sittings = header.get("sittings") or [{}]
     interrupted = "interrupted" in (header["status"], sittings[-1].get("state"))
-    return int(ExitCode.INTERRUPTED) if interrupted else judgement.decision.exit_code
+    return int(ExitCode.INTERRUPTED) if interrupted else int(judgement.decision.exit_code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from loadtest.commands.options import PATH, experiment_options, prepared_from
-from loadtest.commands.reporting import report_of_run
+from loadtest.commands.reporting import Shown, output_options, report_of_run, screen_for, shown_from
 from loadtest.errors import UsageError
 
 
@@ -27,25 +29,57 @@ from loadtest.errors import UsageError
 @click.option(
     "--waive", multiple=True, metavar="ITEM", help="Accept this difference between the servers; shown on the page."
 )
-def run(resume: Path | None, **given: Any) -> None:
+@click.option("--yes", is_flag=True, help="Load servers on the public internet: they are yours, and it is paid for.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Serve the live figures to Prometheus; 0: any port.",
+)
+@output_options
+def run(resume: Path | None, metrics_port: int | None, quiet: bool, as_json: bool, **given: Any) -> None:
     """Drive both servers with the same traffic and say whether, and up to what load, speculation pays."""
+    shown = shown_from(quiet, as_json)
     if resume is not None:
-        _resume(resume, given)
+        _resume(resume, given, metrics_port, shown)
     from loadtest.drive.forecast import announcement
+    from loadtest.drive.public_targets import refuse_unconfirmed
     from loadtest.drive.run import measure, stopping_on_interrupt
-    from loadtest.report.progress import Progress
-    from loadtest.report.screen import Screen
 
     given["waive"] = tuple(given["waive"])
+    yes = given.pop("yes")
     prepared = prepared_from(**given)
-    screen = Screen(highlight=False)
+    screen = screen_for(shown)
     for sentence in announcement(prepared, prepared.cells()):
         screen.print(sentence, markup=False)
+    refuse_unconfirmed(prepared, yes=yes)
     with stopping_on_interrupt():
-        with Progress(screen) as progress:
-            folder = measure(prepared, progress.handle, _looks(prepared))
-        code = report_of_run(folder, screen)
+        with _told(screen, metrics_port) as tell:
+            folder = measure(prepared, tell, _looks(prepared))
+        code = report_of_run(folder, screen, shown)
     sys.exit(code)
+
+
+@contextmanager
+def _told(screen: Any, metrics_port: int | None) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yield what takes the driver's events: the live view, and the figures for Prometheus where a port is given."""
+    from loadtest.report.progress import Progress
+
+    with ExitStack() as stack:
+        takers = []
+        if metrics_port is not None:
+            from loadtest.report.live_metrics import HOST, LiveMetrics
+
+            live = stack.enter_context(LiveMetrics(metrics_port))
+            screen.print(f"Live figures for Prometheus: http://{HOST}:{live.port}/metrics", markup=False)
+            takers.append(live.handle)
+        takers.append(stack.enter_context(Progress(screen)).handle)
+
+        def tell(event: Mapping[str, Any]) -> None:
+            for take in takers:
+                take(event)
+
+        yield tell
 
 
 def _looks(prepared: Any) -> Any:
@@ -59,11 +93,9 @@ def _looks(prepared: Any) -> Any:
     return Looks(judge=look, after=look_blocks(experiment.plan.blocks))
 
 
-def _resume(folder: Path, given: dict[str, Any]) -> None:
+def _resume(folder: Path, given: dict[str, Any], metrics_port: int | None, shown: Shown) -> None:
     from loadtest.drive.resume import open_again
     from loadtest.drive.run import go_on, stopping_on_interrupt
-    from loadtest.report.progress import Progress
-    from loadtest.report.screen import Screen
 
     context = click.get_current_context()
     fixed = [name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -71,13 +103,13 @@ def _resume(folder: Path, given: dict[str, Any]) -> None:
         raise UsageError(f"--resume goes on with a run as it was planned; leave out {_named(other[0])}."
                          " Only --budget may stand beside it.")  # fmt: skip
     resumed = open_again(folder, given["budget"])
-    screen = Screen(highlight=False)
+    screen = screen_for(shown)
     for sentence in resumed.announcement():
         screen.print(sentence, markup=False)
     with stopping_on_interrupt():
-        with Progress(screen) as progress:
-            go_on(resumed, progress.handle)
-        code = report_of_run(folder, screen)
+        with _told(screen, metrics_port) as tell:
+            go_on(resumed, tell)
+        code = report_of_run(folder, screen, shown)
     sys.exit(code)
 
 

@@ -10,9 +10,10 @@ from gevent.pool import Group
 
 from loadtest.drive.client import Client
 from loadtest.drive.phases import Phases
-from loadtest.drive.timetable import Timetable, pattern_of
+from loadtest.drive.timetable import Timetable, pattern_of, trace_of
 from loadtest.settings import Experiment
-from loadtest.workload.arrivals import Trace, schedule
+from loadtest.workload.arrivals import TRACE, schedule
+from loadtest.workload.sessions import SessionSource
 
 if TYPE_CHECKING:
     from loadtest.drive.context import CellContext
@@ -26,8 +27,11 @@ class Opened:
     """What one cell of an open load has beside a closed one: its timetable, its arrivals and a pool of connections."""
 
     def __init__(self, experiment: Experiment, level: float, block: int, timetable: Timetable,
-                 trace: Trace | None) -> None:  # fmt: skip
-        """Take the arrivals of a level and block; nothing is sent."""
+                 source: SessionSource | None) -> None:  # fmt: skip
+        """Take the arrivals of a level and block, from a trace those of the source itself; nothing is sent.
+
+        Raises UsageError for a source that has none.
+        """
         self.timetable = timetable
         self.most = experiment.load.max_in_flight
         self.hopeless_after = max(LEAST_FAILURES, round(FAILING_S * timetable.sessions_per_s))
@@ -35,11 +39,17 @@ class Opened:
         self.begun_s = 0.0
         self.turned_away = 0
         self._window = experiment.window
+        trace = trace_of(source) if experiment.load.arrivals == TRACE else None
         self._offsets = schedule(
             pattern_of(experiment), timetable.sessions_per_s, seed=experiment.plan.seed, level=level, block=block,
             opens_s=timetable.opens_s, window_s=timetable.window_s, trace=trace,
         )  # fmt: skip
         self._free: list[Client] = []
+
+    @property
+    def came(self) -> bool:
+        """Whether any session has arrived."""
+        return self.next[1] > 0
 
     def phases(self, now_s: float) -> Phases:
         """Begin: return the phases of a cell whose first session can arrive a lead from now on."""

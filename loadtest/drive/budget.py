@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from loadtest.checks import positive_s, shown
 from loadtest.drive.asking import PAIRS, short_cells
-from loadtest.drive.plan import cell_duration_s
-from loadtest.drive.stages import RESERVED_LEVELS, coarse
+from loadtest.drive.plan import cell_duration_s, coarse
+from loadtest.drive.stages import RESERVED_LEVELS
 from loadtest.errors import UsageError
 from loadtest.experiment import override
+from loadtest.loads import unit_of
 from loadtest.settings import Experiment, Window
 
 START_UP_S = 60.0  # how long a start of a real server is taken to last, its stop and first requests included
@@ -47,24 +48,28 @@ def parse_budget(word: str) -> float:
         raise UsageError(f"--budget is {shown(word)}; it must be {allowed}.") from None
 
 
-def level_s(window: Window, level: float, request_s: float) -> float:
-    """Return how long a cell takes at a level: its window closes once enough requests were due in it."""
+def level_s(window: Window, level: float, request_s: float, kind: str = "closed") -> float:
+    """Return how long a cell takes at a level: its window closes once enough requests were due in it.
+
+    Users bring a request after the other, so that each takes as long as a request; a rate brings them by itself.
+    """
     around_s = cell_duration_s(window, request_s)[0] - window.min_s
-    return around_s + min(window.max_s, max(window.min_s, window.min_requests * request_s / level))
+    each_s = 1 / level if kind == "open" else request_s / level
+    return around_s + min(window.max_s, max(window.min_s, window.min_requests * each_s))
 
 
 def plan_s(experiment: Experiment, terms: Terms) -> float:
     """Return how long a plan takes, everything around its cells included."""
-    window, ladder = experiment.window, experiment.load.levels
+    window, ladder, kind = experiment.window, experiment.load.levels, experiment.load.kind
     starts_s = terms.arms * START_UP_S if terms.restarts else 0.0
-    block_s = terms.arms * sum(level_s(window, level, terms.request_s) for level in ladder) + starts_s
+    block_s = terms.arms * sum(level_s(window, level, terms.request_s, kind) for level in ladder) + starts_s
     total_s = fixed_s(experiment, terms)
     if experiment.plan.stages != "two":
         return total_s + experiment.plan.blocks * block_s
-    dearest_s = max(level_s(window, level, terms.request_s) for level in ladder)
+    dearest_s = max(level_s(window, level, terms.request_s, kind) for level in ladder)
     judged_s = terms.arms * min(RESERVED_LEVELS, len(ladder)) * dearest_s + starts_s
     short = coarse(experiment).window
-    coarse_s = terms.arms * sum(level_s(short, level, terms.request_s) for level in ladder) + starts_s
+    coarse_s = terms.arms * sum(level_s(short, level, terms.request_s, kind) for level in ladder) + starts_s
     times = 1 if terms.restarts else experiment.plan.coarse_blocks
     return total_s + times * coarse_s + experiment.plan.blocks * judged_s
 
@@ -129,7 +134,7 @@ def thinned(ladder: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _levels(experiment: Experiment) -> str:
-    return " and ".join(f"{level:g}" for level in experiment.load.levels) + " users"
+    return " and ".join(f"{level:g}" for level in experiment.load.levels) + f" {unit_of(experiment.load)}"
 
 
 def _left_out(asked: Experiment, plan: Experiment) -> str:
@@ -138,8 +143,8 @@ def _left_out(asked: Experiment, plan: Experiment) -> str:
     if plan.plan.blocks < asked.plan.blocks:
         parts.append(f"{plan.plan.blocks} block{'s' if plan.plan.blocks > 1 else ''} instead of {asked.plan.blocks}")
     if plan.load.levels != asked.load.levels:
-        parts.append(f"{len(plan.load.levels)} levels ({', '.join(f'{x:g}' for x in plan.load.levels)} users)"
-                     f" instead of {len(asked.load.levels)}")  # fmt: skip
+        kept = f"{', '.join(f'{x:g}' for x in plan.load.levels)} {unit_of(plan.load)}"
+        parts.append(f"{len(plan.load.levels)} levels ({kept}) instead of {len(asked.load.levels)}")
     if plan.plan.stages != asked.plan.stages:
         parts.append("no first stage that chooses the levels")
     if not parts:

@@ -24,8 +24,10 @@ from loadtest.servers.counters import is_idle
 
 PACKAGE = str(Path(loadtest.__file__).parent)
 IDLE_POLL_S = 0.05
+BLIND_PAUSE_S = 1.0  # between cells of a server that does not say whether it works: what was cut off may end
 SETTLE_S = 5.0  # after the drain: counters follow within a step
 LIVE_EVERY_S = 0.25
+IDLES = "The scenario ran on without sending a request: does it call self.chat()?"
 CUT_DRAIN_S = 10.0  # after an interrupt: what is in flight may still end, this long
 
 
@@ -76,6 +78,8 @@ class CellRun:
             if arriving is not None:
                 arriving.stop()
             runner.quit()
+        if self._idles and self.state == "complete":  # an open load has no warm-up that waits for requests
+            self._scenario_error = UsageError(IDLES)
         self._raise_scenario_error()
         self._settle()
         return self._record(order, started_s, idle_wait_s)
@@ -116,11 +120,12 @@ class CellRun:
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.opened is not None and self.context.opened.turned_away:
             self.state, most = "aborted", self.context.opened.most
-            self.reason = f"{most} requests were in flight (load.max_in_flight): they arrive faster than they are served"
+            self.reason = (
+                f"{most} requests were in flight (load.max_in_flight): they arrive faster than they are served"
+            )
         elif self._idles:
-            sentence = "The scenario ran on without sending a request: does it call self.chat()?"
-            self._scenario_error = UsageError(sentence)
-            self.state, self.reason = "aborted", str(self._scenario_error)
+            self._scenario_error = UsageError(IDLES)
+            self.state, self.reason = "aborted", IDLES
         elif self.context.hopeless:
             self.state = "aborted"
             self.reason = f"{self.context.failures_in_a_row} requests in a row failed ({self.context.last_error})"
@@ -132,7 +137,7 @@ class CellRun:
     def _idles(self) -> bool:
         """Whether users ran on for a whole warm-up, or sessions for a whole window, without sending anything."""
         phases, opened = self.context.phases, self.context.opened
-        over = phases.warmup_cut if opened is None else phases.window_close_s is not None and opened.next[1] > 0
+        over = phases.warmup_cut if opened is None else phases.window_close_s is not None and opened.came
         return over and not phases.issued
 
     def _give_up_draining(self, drained_for_s: float) -> bool:
@@ -213,12 +218,15 @@ class CellRun:
 def wait_until_idle(control: Control, clock: Clock, limit_s: float) -> float | None:
     """Wait until the server works on nothing; return the seconds waited, None when it did not become idle in time.
 
-    A server that publishes no gauges is taken as idle.
+    A server that publishes no gauges is given BLIND_PAUSE_S, and then taken as idle.
     """
     began_s = clock.now_s()
     while True:
         values, _, _, error = control.scrape()
-        if error or is_idle(values) is not False:
+        idle = None if error else is_idle(values)
+        if idle is None:
+            gevent.sleep(min(BLIND_PAUSE_S, limit_s))
+        if idle is not False:
             return clock.now_s() - began_s
         if clock.now_s() - began_s > limit_s:
             return None

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from loadtest.errors import UsageError, nearest
-from loadtest.servers.address import clean_url, same_place
-from loadtest.servers.control import Arm
+from loadtest.servers.address import clean_url, proxy_url, same_place
+from loadtest.servers.arm import NO_COUNTERS, Arm
 from loadtest.servers.file import ServersFile, Start
 from loadtest.settings import Servers
 
@@ -55,10 +55,35 @@ def choose(pool: Mapping[str, Arm], names: str | None) -> Choice:
 
 def refuse_one_place(choice: Choice) -> None:
     """Raise UsageError when the two servers of a comparison are one and the same."""
+    if not _one_place(choice):
+        return
+    first, second = choice.arms
+    both = first.url if first.url == second.url else f"one server, {first.url} and {second.url}"
+    told_apart = first.model != second.model and first.model and second.model
+    if told_apart or first.headers_env != second.headers_env or first.api_key_env != second.api_key_env:
+        return
+    raise UsageError(f"Both arms are {both}; a comparison needs two servers. (Behind one URL they are told apart by a"
+                     " model or a header of their own, in a servers file.)")  # fmt: skip
+
+
+def _one_place(choice: Choice) -> bool:
     urls = [arm.url for arm in choice.arms]
-    if len(urls) == 2 and all(urls) and not choice.aa and same_place(*urls):
-        both = urls[0] if urls[0] == urls[1] else f"one server, {urls[0]} and {urls[1]}"
-        raise UsageError(f"Both arms are {both}; a comparison needs two servers.")
+    return len(urls) == 2 and all(urls) and not choice.aa and same_place(*urls)
+
+
+def _kept_apart(choice: Choice) -> Choice:
+    """Return the choice with arms behind one URL marked: what it tells without naming the model is of both.
+
+    Counters that cannot be told apart, by their own metrics URLs or by a model's name, are not read.
+    """
+    if not _one_place(choice):
+        return choice
+    first, second = choice.arms
+    sources = [(arm.metrics, arm.prometheus, arm.prometheus_match) for arm in choice.arms]
+    shared = sources[0] == sources[1]
+    metrics = (NO_COUNTERS,) if shared and first.model == second.model else None
+    return replace(choice, arms=tuple(replace(arm, shared=shared, metrics=metrics or arm.metrics)
+                                      for arm in choice.arms))  # fmt: skip
 
 
 def choose_from_file(file: ServersFile, names: str | None) -> Choice:
@@ -67,7 +92,7 @@ def choose_from_file(file: ServersFile, names: str | None) -> Choice:
     starts = {arm: file.starts[origin] for arm, origin in choice.origins.items() if origin in file.starts}
     if not starts or len(choice.arms) == 1:
         refuse_one_place(choice)
-        return replace(choice, starts=starts)
+        return replace(_kept_apart(choice), starts=starts)
     if file.machine == "own":
         if same_place(choice.arms[0].url, choice.arms[1].url):
             raise UsageError(f'{file.path}: machine = "own" keeps both arms up, and both would listen at'
@@ -111,6 +136,7 @@ def with_options(file: ServersFile, urls: Mapping[str, str | None], written: Ser
             model=given.model or arm.model or written.model,
             api_key_env=given.api_key_env or arm.api_key_env or written.api_key_env,
             insecure=given.insecure or arm.insecure or written.insecure,
+            proxy=proxy_url(given.proxy, "servers.proxy") or arm.proxy or proxy_url(written.proxy, "servers.proxy"),
         )
     return replace(file, arms=arms)
 

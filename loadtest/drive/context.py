@@ -8,7 +8,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from loadtest.drive.arriving import SESSIONS_APART, Opened
 from loadtest.drive.asking import NOBODY, is_sampled
@@ -18,10 +17,8 @@ from loadtest.drive.plan import Cell
 from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.settings import Experiment
-from loadtest.workload.prompts import PromptSource
 from loadtest.workload.sessions import SessionKey, SessionSource
 
-PAUSE_AFTER_FAILURE_S = 1.0
 LIVE_SPAN_S = 2.0
 
 
@@ -147,11 +144,6 @@ class CellContext:
         """Whether the cell is to be given up: many failures and no success between them."""
         most = self.opened.hopeless_after if self.opened is not None else max(10, 2 * self.users)
         return self.failures_in_a_row >= most
-
-
-def open_prompts(path: str | None) -> PromptSource | None:
-    """Return the sessions of `--prompts FILE`."""
-    return PromptSource(Path(path)) if path else None
 
 
 def check_source(source: object) -> SessionSource:

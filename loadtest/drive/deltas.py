@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
+from loadtest.drive.alike import Alike
 from loadtest.drive.documents import error_message, mended, named, refuse_repeats
 from loadtest.drive.failure import Failure, printable, quoted
-from loadtest.drive.likeness import Likeness
 from loadtest.record import Outcome, Request
 
 _USAGE, _IDS, _NONE = "usage", "ids", "none"
@@ -41,7 +41,17 @@ class Deltas:
     """Reads the events of one stream into its record. Raises Failure for an error event and for what cannot be read."""
 
     __slots__ = (
-        "_closed", "_count", "_id", "_likeness", "_record", "_reported", "_source", "_usage", "done", "mended", "model",
+        "_alike",
+        "_closed",
+        "_count",
+        "_id",
+        "_record",
+        "_reported",
+        "_source",
+        "_usage",
+        "done",
+        "mended",
+        "model",
         "visible",
     )  # fmt: skip
 
@@ -53,7 +63,7 @@ class Deltas:
         self._usage: dict[str, Any] | None = None
         self._id: str | None = None
         self._closed = False
-        self._likeness = Likeness()
+        self._alike = Alike()
         self.model: str | None = None  # that the server says it answered with
         self.visible = False  # some text, reasoning or tool call has come
         self.done = False  # [DONE] has come
@@ -61,7 +71,7 @@ class Deltas:
 
     def take(self, name: bytes, data: bytes, at_s: float) -> None:
         """Read one event that arrived at `at_s`."""
-        if self._likeness.learnt and not name and (count := self._likeness.count(data)) >= self._reported:
+        if self._alike.learnt and not name and (count := self._alike.count(data)) >= self._reported:
             self._take_alike(count, at_s)
         else:
             self._take_parsed(name, data, at_s)
@@ -93,8 +103,8 @@ class Deltas:
         self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), at_s)
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
-        elif not self._likeness.learnt and self._source in _ALIKE and self.visible and type(delta) is dict:
-            self._likeness.learn(data, delta.get("content"), usage)
+        elif not self._alike.learnt and self._source in _ALIKE and self.visible and type(delta) is dict:
+            self._alike.learn(data, delta.get("content"), usage)
 
     def _take_alike(self, count: int, at_s: float) -> None:
         """Read an event that is like one before it, with a text where no count runs."""

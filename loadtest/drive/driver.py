@@ -19,26 +19,29 @@ from typing import IO, Any
 import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 
+from loadtest.drive.arriving import Opened
 from loadtest.drive.asking import Asking, again, as_event, measure_price, settled, unmeasured
-from loadtest.drive.calibration import calibration_event, calibration_experiment, calibration_users
+from loadtest.drive.calibration import calibration_event, calibration_experiment, calibration_level
 from loadtest.drive.cell import CellRun, wait_until_idle
 from loadtest.drive.client import Clock, Endpoint
-from loadtest.drive.context import CellContext, Target, open_prompts
+from loadtest.drive.context import CellContext, Target
 from loadtest.drive.job import Job, read_job
 from loadtest.drive.loading import load_user_class
 from loadtest.drive.orders import Orders
 from loadtest.drive.outputs_phase import collector_for, tell_likeness
 from loadtest.drive.phases import Phases
-from loadtest.drive.plan import Cell
+from loadtest.drive.plan import Cell, coarse
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
 from loadtest.drive.same_bodies import SameBodies
-from loadtest.drive.stages import coarse
+from loadtest.drive.timetable import Habits, habits_of, timetable
 from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
+from loadtest.loads import unit_of
 from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, stream_name
-from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive
+from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive, reset_prefixes
 from loadtest.settings import Experiment
+from loadtest.workload.given import given_source, notes_of
 
 FLUSH_EVERY_S = 0.5
 WARM_UP = 3  # requests after a start that are not even timed
@@ -58,19 +61,23 @@ class Driver:
         self.orders = Orders()
         self.switches = self.orders.switches
         self._user_class = load_user_class(job.scenario, job.experiment.load)
-        self._prompts = open_prompts(job.prompts)
+        self._prompts = given_source(job.prompts, job.experiment)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
         self._stagger_s = 1.0
+        self._unit = unit_of(job.experiment.load)
+        self._habits: dict[float, Habits] = {}  # of the sessions, by the factor on their pauses
         self._asking: Asking | None = None
         self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
         self._total = job.total or len(job.cells)
         self._requests = RequestWriter(job.folder / stream_name(job.sitting))
         paired = len(job.arms) > 1  # one arm alone has no twins to wait for
-        self._keep = SameBodies(self._requests.add).keep if paired else self._requests.add
+        self._keep = SameBodies(self._requests.add, self._unit).keep if paired else self._requests.add
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
         self._source = self._prompts or getattr(self._user_class, "source", None)
+        if job.experiment.load.kind == "open":  # what is wrong with it is said before anything is sent
+            self._opened(Cell(cell=-1, block=0, level=job.top, arm=""), job.experiment)
         self._outputs = collector_for(job, self._source, tell, lambda: self._stopped)
         self._flusher = gevent.spawn(self._flush)
 
@@ -100,7 +107,7 @@ class Driver:
     def walk(self) -> None:
         """Probe the servers, calibrate the client, then run every cell until the end or a stop."""
         self._tell({"event": "beat"})  # from here on silence means that something does not give way
-        for note in self._prompts.notes if self._prompts else ():
+        for note in notes_of(self._prompts, self._job.experiment):
             self._tell({"event": "note", "text": note})
         tell_likeness(self._job, self._source, self._tell)
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
@@ -137,7 +144,8 @@ class Driver:
 
     def _endpoint(self, arm: Arm) -> Endpoint:
         ca = Path(arm.ca) if arm.ca else None
-        return Endpoint(arm.url, arm.headers(), self._job.experiment.limits, verify=not arm.insecure, ca=ca)
+        return Endpoint(arm.url, arm.headers(), self._job.experiment.limits, verify=not arm.insecure, ca=ca,
+                        proxy=arm.proxy)  # fmt: skip
 
     def _have_started(self, cell: Cell) -> None:
         """Wait until the parent has started the arm of a cell, if this cell is the first of a start."""
@@ -185,7 +193,7 @@ class Driver:
         level = self._job.top
         asking = unmeasured(setting, way, simulated=simulated) if self._job.asking is None else again(self._job.asking)
         if asking is None:
-            self._tell({"event": "asking_start", "arm": name, "level": level})
+            self._tell({"event": "asking_start", "arm": name, "level": level, "unit": self._unit})
             price = measure_price(self._drive_short, self._job.experiment, name, level, way, lambda: self._stopped)
             asking = settled(price, arm=name, level=level, way=way)
         self._asking = asking
@@ -205,28 +213,29 @@ class Driver:
         return bool(self.switches.stop or self.switches.cut)
 
     def _calibrate(self, arm: Arm) -> None:
-        users = calibration_users(self._job.top)
+        load = self._job.experiment.load
+        users = calibration_level(load, self._job.top)
         target = Target(name=arm.name, endpoint=self._endpoint(arm), model=arm.model, salted=False)
         writer = RequestWriter(self._job.folder / "calibration.arrows")
-        self._tell({"event": "calibration_start", "users": users})
+        self._tell({"event": "calibration_start", "users": users, "unit": self._unit})
         cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
         record = self._drive(cell, target, None, calibration_experiment(self._job.experiment), writer.add, 0, 0.0)
         writer.close()
-        self._tell(calibration_event(users, record))
+        self._tell(calibration_event(users, record) | {"unit": self._unit})
 
     def _run_cell(self, cell: Cell) -> None:
         order = cell.cell  # its place in the plan
         self._tell({"event": "cell_start", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
-                    "index": order, "total": self._total})  # fmt: skip
+                    "index": order, "total": self._total, "unit": self._unit})  # fmt: skip
         control = self._controls[cell.arm]
         gc.collect()  # between cells, since it is off within them
         limit_s = self._job.experiment.limits.idle_s
         waited_s = wait_until_idle(control, self._clock, limit_s)
-        if waited_s is None:
+        unready = self._unready(control, waited_s)
+        if unready or waited_s is None:
             record = CellRecord(
                 cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order, state="aborted",
-                reason=f"the server was still busy after {limit_s:g} s: is there other traffic?",
-                started_s=self._clock.now_s(), idle_wait_s=limit_s,
+                reason=unready, started_s=self._clock.now_s(), idle_wait_s=limit_s,
             )  # fmt: skip
         else:
             target = replace(self._targets[cell.arm], asked_ratio=self._asking.ratio if self._asking else 1.0)
@@ -242,6 +251,13 @@ class Driver:
         if record.state != "interrupted":  # a server that died late in a cell fails few requests of that cell
             must_stay_alive(control)
 
+    def _unready(self, control: Control, waited_s: float | None) -> str:
+        """Return why a cell cannot begin; its prefix cache is emptied where that is asked for."""
+        if waited_s is None:
+            limit_s = self._job.experiment.limits.idle_s
+            return f"the server was still busy after {limit_s:g} s: is there other traffic?"
+        return reset_prefixes(control) if self._job.experiment.servers.cache == "reset" else ""
+
     def _drive(self, cell: Cell, target: Target, control: Control | None, experiment: Experiment,
                keep: Callable[[Request], None], order: int, waited_s: float) -> CellRecord:  # fmt: skip
         run: CellRun | None = None
@@ -251,10 +267,11 @@ class Driver:
             if run is not None:
                 run.keep(request)
 
+        opened = self._opened(cell, experiment) if experiment.load.kind == "open" else None
         context = CellContext(
             experiment=experiment, target=target, cell=cell, clock=self._clock, stagger_s=self._stagger_s,
             phases=Phases(experiment.window, cell.users, self._clock.now_s(), self._stagger_s), source=self._prompts,
-            salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request,
+            salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request, opened=opened,
         )  # fmt: skip
         run = CellRun(context=context, user_class=self._user_class, control=control, switches=self.switches,
                       keep_scrape=self._scrapes.write, tell=self._tell)  # fmt: skip
@@ -262,6 +279,14 @@ class Driver:
         if self.switches.unwritten is not None:
             raise self.switches.unwritten
         return record
+
+    def _opened(self, cell: Cell, experiment: Experiment) -> Opened:
+        """Return the arrivals of a cell; its window opens and closes at the same times in every arm."""
+        think_time = experiment.load.think_time
+        if think_time not in self._habits:
+            self._habits[think_time] = habits_of(self._source, experiment)
+        times = timetable(experiment, cell.level, self._habits[think_time], self._stagger_s)
+        return Opened(experiment, cell.level, cell.block, times, self._source)
 
 
 def main(arguments: list[str]) -> int:

@@ -129,9 +129,8 @@ class Streams:
 
 def scrape(control: Control, clock: Clock, cell: int, moment: str) -> Scrape:
     """Read a server's counters once; `t_s` is the middle of the request."""
-    began_s = clock.now_s()
     values, positions, took_s, error = control.scrape()
-    return Scrape(t_s=began_s + took_s / 2, arm=control.arm.name, cell=cell, moment=moment, values=values,
+    return Scrape(t_s=clock.now_s() - took_s / 2, arm=control.arm.name, cell=cell, moment=moment, values=values,
                   per_position=positions, took_s=took_s, error=error)  # fmt: skip
 
 

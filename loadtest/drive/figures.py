@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from loadtest.record import REQUEST_SCHEMA, CellRecord, Outcome, Scrape
 
+GROWTH_RATIO, GROWTH_SDS = 0.05, 3.0  # the variance of a difference of two counts is about their sum
 PREEMPTIONS = "vllm:num_preemptions_total"
 
 Floats = NDArray[np.float64]
@@ -32,6 +33,8 @@ class CellFigure:
     requests: int = 0  # good ones due in the window
     error_ratio: float = math.nan
     preempted: bool = False
+    saturated: bool = False  # far more requests were in flight when the window closed than when it opened
+    given_up: bool = False  # so many that the cell was ended
     window_s: float = 0.0
     took_s: float = 0.0  # from the wait for an idle server to the last scrape
 
@@ -54,22 +57,25 @@ class _Rows:
     ok: NDArray[np.bool_]
     value: Floats  # the metric of each request
     tokens: Floats
+    in_flight: tuple[int, int] = (0, 0)  # of the whole cell, when the window opened and closed
 
 
 def _by_cell(cells: Sequence[CellRecord], requests: pa.Table, metric: str) -> list[_Rows]:
-    columns = requests.select(["cell", "due_s", "outcome", "output_tokens", "chunk_s", "chunk_tokens"])
+    columns = requests.select(["cell", "due_s", "end_s", "outcome", "output_tokens", "chunk_s", "chunk_tokens"])
     parts = [_columns(batch, metric) for batch in columns.to_batches() if batch.num_rows]
-    cell, due, ok, value, tokens = (
-        np.concatenate([part[i] for part in parts]) if parts else np.empty(0) for i in range(5)
+    cell, due, end, ok, value, tokens = (
+        np.concatenate([part[i] for part in parts]) if parts else np.empty(0) for i in range(6)
     )
     found = []
     for record in cells:
         opened, closed = record.window_open_s, record.window_close_s
         if record.state != "complete" or opened is None or closed is None:
-            mine = np.zeros(len(cell), dtype=bool)
-        else:
-            mine = (cell == record.cell) & (due >= opened) & (due < closed)
-        found.append(_Rows(ok=ok[mine].astype(bool), value=value[mine], tokens=tokens[mine]))
+            found.append(_Rows(ok=np.zeros(0, dtype=bool), value=np.empty(0), tokens=np.empty(0)))
+            continue
+        own = cell == record.cell
+        mine = own & (due >= opened) & (due < closed)
+        before, after = (int((own & (due <= at) & ~(end <= at)).sum()) for at in (opened, closed))
+        found.append(_Rows(ok=ok[mine].astype(bool), value=value[mine], tokens=tokens[mine], in_flight=(before, after)))
     return found
 
 
@@ -88,7 +94,8 @@ def _columns(batch: pa.RecordBatch, metric: str) -> tuple[NDArray[Any], ...]:
         value = np.divide(last - first, rest, out=np.full(len(due), np.nan), where=rest > 0)
     else:
         value = last - due
-    return batch.column("cell").to_numpy(zero_copy_only=False), due, ok, value, tokens
+    end = batch.column("end_s").to_numpy(zero_copy_only=False)
+    return batch.column("cell").to_numpy(zero_copy_only=False), due, end, ok, value, tokens
 
 
 def _ends(lists: pa.Array) -> tuple[Floats, Floats, Floats]:
@@ -117,7 +124,10 @@ def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric:
     window_s = closed - opened if opened is not None and closed is not None else 0.0
     place = CellFigure(arm=record.arm, level=record.level, block=record.block, window_s=window_s, took_s=took_s)
     if not len(rows.ok):
-        return replace(place, error_ratio=1.0)  # nothing fell due, or the cell was given up
+        given_up = "load.max_in_flight" in record.reason
+        return replace(
+            place, error_ratio=1.0, saturated=given_up, given_up=given_up
+        )  # nothing fell due, or the cell was given up
     rate = float(np.sum(rows.tokens[rows.ok])) / window_s
     values = rows.value[rows.ok]
     values = values[~np.isnan(values)]
@@ -126,4 +136,10 @@ def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric:
         place, figure=rate if metric == "output_tokens_per_s" else mean, output_tokens_per_s=rate,
         requests=len(values), error_ratio=1.0 - float(np.mean(rows.ok)),
         preempted=edges.get("window_close", 0.0) > edges.get("window_open", math.inf),
+        saturated=_saturated(*rows.in_flight, len(rows.ok)),
     )  # fmt: skip
+
+
+def _saturated(before: int, after: int, due: int) -> bool:
+    """Say whether requests in flight grew by more than chance, and by more than a twentieth of those that fell due."""
+    return after - before > max(GROWTH_RATIO * due, GROWTH_SDS * math.sqrt(before + after))

@@ -21,7 +21,7 @@ def make_folder(out: Path, started: datetime, name: str) -> Path:
     for attempt in range(100):
         folder = out / f"{started:%Y%m%dT%H%M%SZ}-{name}{f'-{attempt + 1}' if attempt else ''}"
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)  # what a run writes is for its user, who may share it
         except FileExistsError:
             continue
         except OSError as error:

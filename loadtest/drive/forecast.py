@@ -11,6 +11,7 @@ from loadtest.drive.plan import Cell, cell_duration_s
 from loadtest.drive.prepare import REQUEST_S, SIMULATED_REQUEST_S, Prepared, terms_of
 from loadtest.drive.slo_check import BOUND_NEEDS, objective_words
 from loadtest.drive.stages import RESERVED_LEVELS
+from loadtest.loads import unit_of
 from loadtest.settings import Experiment
 
 NO_INTERVAL = "One block gives no interval: speed-ups are shown and nothing can be claimed."
@@ -32,12 +33,13 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
     if window.max_s > window.min_s:
         span += f" to {words(longest * len(cells) + starting_s)}"
     arms = len({cell.arm for cell in cells})
-    ladder = ", ".join(f"{level:g}" for level in levels)
-    shape = f"{_count(arms, 'arm')} × {_count(len(levels), 'level')} ({ladder} users) × {_count(blocks, 'block')}"
+    ladder = f"{', '.join(f'{level:g}' for level in levels)} {unit_of(experiment.load)}"
+    shape = f"{_count(arms, 'arm')} × {_count(len(levels), 'level')} ({ladder}) × {_count(blocks, 'block')}"
     sentences = [
         f"{_count(len(cells), 'cell')}: {shape}.",
         f"Time: {span}, if a request takes about {request_s:g} s{_starting(starts)}.",
     ]
+    sentences += _arrival_words(experiment)
     pooled = window.min_requests * blocks
     reached = [name for name, needs in BOUND_NEEDS.items() if pooled >= needs]
     if window.max_s > window.min_s:
@@ -51,6 +53,22 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
         freedom = _freedom(blocks, len(levels), restarted=starts > arms)
         sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")
     return sentences
+
+
+def _arrival_words(experiment: Experiment) -> list[str]:
+    """Say how sessions of an open load arrive, and how many requests that comes to."""
+    load, window = experiment.load, experiment.window
+    if load.kind == "closed":
+        return []
+    due = [f"{level * min(window.max_s, max(window.min_s, window.min_requests / level)):.0f}" for level in load.levels]
+    cv = f" with a coefficient of variation of {load.cv:g}" if load.arrivals in ("gamma", "weibull") else ""
+    shape = "" if load.shape == "steady" else f", in a {load.shape} of {load.factor:g} times"
+    ladder = ", ".join(f"{level:g}" for level in load.levels)
+    sentence = (
+        f"Arrivals: {load.arrivals}{cv}{shape}, at times that are set beforehand and the same for all servers."
+        f" Expected in a window at {ladder} {unit_of(load)}: about {', '.join(due)} {load.per}."
+    )
+    return [sentence]
 
 
 def _freedom(blocks: int, levels: int, *, restarted: bool) -> int:
@@ -84,11 +102,14 @@ def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list
     experiment, blocks = prepared.experiment, prepared.experiment.plan.blocks
     ladder = experiment.load.levels
     each = "one pair of starts" if prepared.choice.restarts else _count(prepared.course.coarse_blocks, "block")
-    climbs = f"{each} at {', '.join(f'{x:g}' for x in ladder)} users"
+    climbs = f"{each} at {', '.join(f'{x:g}' for x in ladder)} {unit_of(experiment.load)}"
     ends = "it is settled against speculation, tokens per second stop growing, or errors or preemption begin"
+    if experiment.load.kind == "open":
+        ends += ", or more requests arrive than are completed"
     sentences = [
         f"First stage: at most {_count(len(cells), 'cell')}, {climbs}; it chooses the levels and is not judged.",
         f"It ends early once {ends}.",
+        *_arrival_words(experiment),
         f"Second stage: {_count(blocks, 'block')} at 2 to 5 levels: the lowest, and around where it stops paying.",
         f"Time: about {words(plan_s(experiment, terms_of(prepared)))}, if a request takes about {request_s:g} s.",
     ]
@@ -128,8 +149,9 @@ def _price_words(prepared: Prepared, cells: Sequence[Cell], request_s: float) ->
     level = max(cell.level for cell in cells)
     _, longest = cell_duration_s(short_cells(prepared.experiment, level).window, request_s)
     sentence = (
-        f"Before them {2 * PAIRS} short cells at {level:g} users take what asking for token counts costs: at most"
-        f" {words(2 * PAIRS * longest)} (simulated servers: none; --set servers.token_counts=all: none)."
+        f"Before them {2 * PAIRS} short cells at {level:g} {unit_of(prepared.experiment.load)} take what asking for"
+        f" token counts costs: at most {words(2 * PAIRS * longest)} (simulated servers: none;"
+        " --set servers.token_counts=all: none)."
     )
     return [sentence]
 

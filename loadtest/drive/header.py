@@ -20,20 +20,23 @@ from loadtest.record import SCHEMA_VERSION
 from loadtest.servers.control import Arm
 from loadtest.servers.file import ServersFile
 from loadtest.servers.identity import Identity
+from loadtest.servers.nvml import library, read_gpus
 
 LIBRARIES = ("locust", "gevent", "httptools", "orjson", "httpx", "numpy", "scipy", "pandas", "pyarrow", "plotly")
 ISOLATED = "An isolated comparison: what speculation makes a server change was pinned alike. It says why, not whether."
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as hex digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return the SHA-256 of a file, which may be larger than the memory, as hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int) -> dict[str, Any]:
     """Return the header of a run that is about to start; `complete_header` adds what the servers say of themselves."""
     options, choice, file = prepared.options, prepared.choice, prepared.file
     candidate = next((arm.name for arm in choice.arms if arm.role == "candidate"), None)
+    trace = prepared.experiment.trace.file
     return {
         "schema": SCHEMA_VERSION,
         "version": loadtest.__version__,
@@ -50,6 +53,9 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
             "sha256": sha256_of(options.scenario),
             "prompts": str(options.prompts) if options.prompts else None,
             "prompts_sha256": sha256_of(options.prompts) if options.prompts else None,
+            "trace": trace or None,
+            "trace_sha256": sha256_of(Path(trace)) if trace else None,
+            "sessions_from": prepared.sessions_from,
         },
         "experiment": as_document(prepared.experiment),
         "arms": [],
@@ -67,7 +73,11 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "measure_only": options.measure_only,
         "calibration": None,
         "asking": None,
-        "notes": [*_unverified(choice.arms), *([ISOLATED] if file and file.comparison == "isolated" else [])],
+        "notes": [
+            *_unverified(choice.arms),
+            *_through_proxies(choice.arms),
+            *([ISOLATED] if file and file.comparison == "isolated" else []),
+        ],
         "clock": {"origin_monotonic_ns": origin_ns, "boot": boot_id()},
         "host": _host(),
     }
@@ -77,6 +87,12 @@ def _unverified(arms: Iterable[Arm]) -> list[str]:
     """Return a note on every server whose TLS certificate is not looked at, since a key goes to whoever answers."""
     return [f"The TLS certificate of {arm.name} ({arm.url}) was not verified (insecure = true): who answered is open."
             for arm in arms if arm.insecure and arm.url.startswith("https:")]  # fmt: skip
+
+
+def _through_proxies(arms: Iterable[Arm]) -> list[str]:
+    """Return a note on every proxy: it sees the key, and what is measured is the server behind it and the proxy."""
+    return [f"{arm.name} ({arm.url}) is reached through the proxy {arm.proxy}, whose share in the latencies is not told"
+            " apart." for arm in arms if arm.proxy]  # fmt: skip
 
 
 def _options(prepared: Prepared) -> dict[str, Any]:
@@ -130,5 +146,11 @@ def _arm(arm: Arm, identity: Identity | None) -> dict[str, Any]:
 def _host() -> dict[str, Any]:
     return {
         "platform": platform.platform(), "python": sys.version.split()[0], "cpus": os.cpu_count(),
-        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES}, "gpus": gpus_now(),
     }  # fmt: skip
+
+
+def gpus_now() -> dict[str, Any] | None:
+    """Return the GPUs of this machine with their clocks, power and memory; None where NVML is not installed."""
+    found = read_gpus(library())
+    return asdict(found) if found else None

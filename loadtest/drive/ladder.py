@@ -15,12 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from loadtest import loads
 from loadtest.drive.figures import CellFigure
 
 GROWTH = 1.05  # output tokens/s that grow less than this from one level to the next have stopped growing
 ERRORS = 0.01  # share of failed requests at which errors have begun
 CLEAR = 1.0  # so many sd below the least gain a level is lost
 LEAST_CLEAR = 0.02  # log speed-up; never less than this
+GIVEN_UP = "a queue that outgrew load.max_in_flight"
 LOSING_LEVELS = 4  # levels clearly lost, none of them better than the first, that end a ladder on which nothing paid
 # Least, usual and largest noise: sd of a pair's log speed-up times the root of its requests. On the simulated pair 0.17
 # to 0.25 at all loads; a request's own spread makes 0.7 where nothing is shared by the arms.
@@ -41,6 +43,7 @@ class Rung:
     gain: float  # mean log speed-up of the deciding metric, above 0 when the candidate is better; NaN: none
     rates: tuple[float, ...]  # output tokens/s, by arm
     troubled: str = ""  # what began here: errors, preemption
+    saturated: bool = False  # in an open load: both arms ended fewer requests than arrived
     gains: tuple[float, ...] = ()  # by block
     requests: float = 0.0  # of an arm, over the blocks
 
@@ -68,6 +71,7 @@ def rungs(figures: Sequence[CellFigure], baseline: str, candidate: str, *, highe
         rates = tuple(statistics.fmean(pair[arm].output_tokens_per_s for pair in pairs) for arm in (0, 1))
         found.append(Rung(level=level, gain=statistics.fmean(gains) if gains else math.nan, rates=rates,
                           troubled=_trouble([one for pair in pairs for one in pair]), gains=gains,
+                          saturated=all(one.saturated for pair in pairs for one in pair),
                           requests=sum(one.requests for pair in pairs for one in pair) / 2))  # fmt: skip
     return found
 
@@ -79,6 +83,8 @@ def _gain(baseline: float, candidate: float, *, higher: bool) -> float:
 
 
 def _trouble(cells: Sequence[CellFigure]) -> str:
+    if any(cell.given_up for cell in cells):
+        return GIVEN_UP
     if any(cell.error_ratio > ERRORS for cell in cells):
         return "errors"
     return "preemption" if any(cell.preempted for cell in cells) else ""
@@ -90,11 +96,13 @@ def ladder_ends(found: Sequence[Rung], least_gain: float) -> str:
         return ""
     last = found[-1]
     if last.troubled:
-        return f"{last.troubled} began at {last.level:g} users"
+        return f"{last.troubled} began at {_said(last.level)}"
+    if last.saturated:
+        return f"at {_said(last.level)} more requests arrive than either server completes"
     if _settled_against(found, least_gain):
-        return f"at {last.level:g} users it is settled against the candidate"
+        return f"at {_said(last.level)} it is settled against the candidate"
     if len(found) > 1 and all(b < GROWTH * a for a, b in zip(found[-2].rates, last.rates, strict=True)):
-        return f"output tokens per second stopped growing at {last.level:g} users"
+        return f"output tokens per second stopped growing at {_said(last.level)}"
     return ""
 
 
@@ -120,7 +128,7 @@ def choose_levels(found: Sequence[Rung], ladder: Sequence[float], least_gain: fl
     sound = [rung for rung in found if not math.isnan(rung.gain) and rung.troubled != "errors"]
     if len(sound) < 2:
         levels = [rung.level for rung in found] or list(ladder)
-        return Chosen(levels=_users([levels[0], levels[-1]]), why="too few levels were sound to choose by")
+        return Chosen(levels=_tidy([levels[0], levels[-1]]), why="too few levels were sound to choose by")
     noise, sound = _noise(sound), _smoothed(sound)
     above = [level for level in ladder if level > sound[-1].level]
     brackets = _brackets(sound, above[0] if above else sound[-1].level, least_gain, noise)
@@ -130,8 +138,8 @@ def choose_levels(found: Sequence[Rung], ladder: Sequence[float], least_gain: fl
         best = max(sound, key=lambda rung: rung.gain).level
         middle = _middle(lowest, highest) if pays or best in (lowest, highest) else best
         said = "it pays" if pays else "it does not pay"
-        return Chosen(levels=_users([lowest, middle, highest]),
-                      why=f"{said} at every level from {lowest:g} to {highest:g} users")  # fmt: skip
+        return Chosen(levels=_tidy([lowest, middle, highest]),
+                      why=f"{said} at every level from {lowest:g} to {_said(highest)}")  # fmt: skip
     chosen = [lowest]
     for low, high in brackets:
         chosen += [low, high]
@@ -139,8 +147,8 @@ def choose_levels(found: Sequence[Rung], ladder: Sequence[float], least_gain: fl
             chosen.append(_middle(low, high))
     if sound[-1].gain >= least_gain:
         chosen.append(highest)
-    where = " and ".join(f"between {low:g} and {high:g} users" for low, high in brackets)
-    return Chosen(levels=_users(chosen), why=f"the speed-up passes what is asked for {where}")
+    where = " and ".join(f"between {low:g} and {_said(high)}" for low, high in brackets)
+    return Chosen(levels=_tidy(chosen), why=f"the speed-up passes what is asked for {where}")
 
 
 def _smoothed(sound: Sequence[Rung]) -> list[Rung]:
@@ -165,12 +173,26 @@ def _middle(low: float, high: float) -> float:
     return math.sqrt(low * high)
 
 
-def _users(levels: Sequence[float]) -> tuple[float, ...]:
-    return tuple(sorted({float(round(level)) for level in levels}))
+def _said(level: float) -> str:
+    return loads.said(f"{level:g}")
+
+
+def _step(load: float) -> float:
+    """Return the grid on which levels are chosen: whole users, rates of two digits."""
+    return 10.0 ** (math.floor(math.log10(load)) - 1) if loads.is_rate() else 1.0
+
+
+def _on_grid(load: float, turn: Callable[[float], int]) -> float:
+    step = _step(load)
+    return float(f"{turn(round(load / step, 9)) * step:.6g}")
+
+
+def _tidy(levels: Sequence[float]) -> tuple[float, ...]:
+    return tuple(sorted({_on_grid(level, round) for level in levels}))
 
 
 def _brackets(sound: Sequence[Rung], top: float, least_gain: float, noise: float) -> list[tuple[float, float]]:
-    """Return (low, high) in whole users, at most `top`, around where the speed-up passes 1 + min_gain, or 1."""
+    """Return (low, high) on the grid, at most `top`, around where the speed-up passes 1 + min_gain, or 1."""
     passed = {(x, slope) for threshold in (least_gain, 0.0) for x, slope in _crossings(sound, threshold)}
     both = sorted(passed | set(_beyond(sound, top, least_gain)))
     groups: list[list[tuple[float, float]]] = []
@@ -186,9 +208,9 @@ def _brackets(sound: Sequence[Rung], top: float, least_gain: float, noise: float
             min(most, max(least, safe * sd / slope if slope else most))
             for safe, (least, most) in zip(SAFE, MARGIN, strict=True)
         )
-        low = max(bottom, float(math.floor(group[0][0] * 2**-below)))
-        high = min(top, float(math.ceil(group[-1][0] * 2**above)))
-        found.append((low, high) if high > low else (max(bottom, high - 1), high))
+        low = max(bottom, _on_grid(group[0][0] * 2**-below, math.floor))
+        high = min(top, _on_grid(group[-1][0] * 2**above, math.ceil))
+        found.append((low, high) if high > low else (max(bottom, high - _step(high)), high))
     return found
 
 

@@ -28,6 +28,10 @@ def read_noise_run(folder: Path, experiment: Experiment) -> dict[str, Any]:
         raise UsageError(f"--aa {folder} is no A/A run: make one with --arms baseline,baseline.")
     if run.get("status") != "complete":
         raise UsageError(f"--aa {folder} is not complete (status: {run.get('status')}); name one that is.")
+    kind = (run["experiment"].get("load") or {}).get("kind", "closed")
+    if kind != experiment.load.kind:
+        raise UsageError(f"--aa {folder} is of {_article(kind)} load, and this run of {_article(experiment.load.kind)}"
+                         " one: noise at so many users says nothing of noise at so many requests/s.")  # fmt: skip
     noise = _noise(folder)
     text = (folder / "run.json").read_bytes()
     return {
@@ -36,6 +40,10 @@ def read_noise_run(folder: Path, experiment: Experiment) -> dict[str, Any]:
         "noise": noise,
         "differs": _differing(run["experiment"], json.loads(json.dumps(as_document(experiment)))),
     }
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind == 'open' else 'a'} {kind}"
 
 
 def _noise(folder: Path) -> dict[str, Any]:

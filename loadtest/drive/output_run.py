@@ -23,7 +23,7 @@ from loadtest.record import write_json
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.identity import Identity
 from loadtest.servers.process import start_simulated
-from loadtest.workload.prompts import PromptSource
+from loadtest.workload.given import given_source
 
 LOADING_S = 120.0  # of a scenario file
 
@@ -75,7 +75,7 @@ def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Coll
             if prepared.choice.restarts:
                 managed.stop()
             managed.start(arm, 1, 1)
-        known, identity = introduce(arm)
+        known, identity = introduce(arm, prepared.experiment.generation)
         refuse_violations(_comparability(prepared, [*met, (known, identity)]))
         control = Control(known)
         try:
@@ -103,10 +103,10 @@ def _simulated(prepared: Prepared, folder: Path, stack: ExitStack, name: str, mo
 
 
 def _asked(prepared: Prepared, count: int) -> tuple[Asked, ...]:
-    """Return the prompts: of --prompts, else of the scenario, which a process of its own reads."""
+    """Return the prompts: of --prompts or a trace, else of the scenario, which a process of its own reads."""
     seed, options = prepared.experiment.plan.seed, prepared.options
-    if options.prompts:
-        return asked_of(PromptSource(options.prompts), seed, count)
+    if given := given_source(options.prompts, prepared.experiment):
+        return asked_of(given, seed, count)
     command = [sys.executable, "-m", "loadtest.drive.outputs", str(options.scenario), str(seed), str(count)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LOADING_S, check=False)
@@ -125,7 +125,7 @@ def _folder(prepared: Prepared, started: datetime) -> Path:
         more = f"-{attempt + 1}" if attempt else ""
         folder = out / f"{started:%Y%m%dT%H%M%SZ}-{prepared.options.scenario.stem}-outputs{more}"
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)  # as a run's: it may hold answers
         except FileExistsError:
             if not folder.is_dir():
                 break

@@ -6,33 +6,86 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from loadtest.drive.alone import ask
+from loadtest.drive.preflight import accepted_counts, attempt
+from loadtest.drive.preflight import takes_salt as takes_salt
 from loadtest.errors import NotComparable
-from loadtest.servers.control import Arm, Control, resolve_model
+from loadtest.servers.arm import NO_COUNTERS
 from loadtest.servers.comparison import SPECULATION, compare
-from loadtest.servers.identity import Identity, identify
+from loadtest.servers.control import Arm, Control, resolve_model
+from loadtest.servers.counters import BEGAN
+from loadtest.servers.identity import BY_ANSWERS, Identity, identify
+from loadtest.servers.kinds import KINDS
+from loadtest.settings import Generation
+
+ALONE_SALT = "loadtest-introduction"
+DECLARED = "declared and not shown: a gate takes it only where [gate] accept says so"
+READINGS = 4  # of /metrics: one of two processes behind it shows itself but for a chance of 1 in 8
+SEVERAL = "several processes answer in turn: give the metrics URL of each replica"
+PROMPT_TOKENS = 2  # of the answer that only counts its prompt
 
 
-def introduce(arm: Arm) -> tuple[Arm, Identity]:
-    """Ask a server what it is and settle the model. Raises UsageError when it does not answer."""
+def introduce(arm: Arm, generation: Generation | None = None, *, answers: bool = False) -> tuple[Arm, Identity]:
+    """Ask a server what it is and settle the model. Raises UsageError when it does not answer.
+
+    With `generation` a few small requests tell what its endpoints do not: which optional fields it takes, and whether
+    its answers look like speculation; with `answers` these are looked at in any case.
+    """
     control = Control(arm)
     try:
         control.reach()
-        model = resolve_model(control, arm.model)
-        return replace(arm, model=model), identify(control, model)
+        known = replace(arm, model=resolve_model(control, arm.model))
+        control.arm = known
+        identity = identify(control, known.model)
+        if generation is not None:
+            identity = _asked(control, identity, generation, answers=answers)
+            if _several_processes(known):
+                identity, known = replace(identity, counters=SEVERAL), replace(known, metrics=(NO_COUNTERS,))
+        return replace(known, kind=identity.kind, counts=accepted_counts(identity)), identity
     finally:
         control.close()
 
 
-def takes_salt(identity: Identity) -> bool:
-    """Return whether a server takes a cache_salt."""
-    return identity.kind in ("vllm", "simulated")
+def _several_processes(arm: Arm) -> bool:
+    """Return whether /metrics is answered by several processes in turn: then no two readings belong together."""
+    if arm.metrics or arm.prometheus:
+        return False
+    began = set()
+    for _ in range(READINGS):  # each over a connection of its own, as an entrance spreads them
+        control = Control(arm)
+        try:
+            values, _, _, error = control.scrape()
+        finally:
+            control.close()
+        if error or BEGAN not in values:
+            return False
+        began.add(values[BEGAN])
+    return len(began) > 1
+
+
+def _asked(control: Control, identity: Identity, generation: Generation, *, answers: bool) -> Identity:
+    """Complete what a server told by what its answers show."""
+    if not KINDS[identity.kind].known_fields:
+        trial = attempt(control, identity.model, generation)
+        identity = replace(identity, refused=trial.refused, tried=trial.requests, rate_limits=trial.rate_limits)
+    if not answers and identity.speculates is not None and identity.template is not None:
+        return identity
+    salt = ALONE_SALT if takes_salt(identity) else None
+    way = next(iter(accepted_counts(identity)), "none")
+    plain = Generation(temperature=0.0)
+    first = ask(control, identity.model, plain, tokens=PROMPT_TOKENS, count=way, salt=salt)
+    found = ask(control, identity.model, plain, count=way, salt=salt, repeating=True)
+    identity = replace(identity, prompt_tokens=first.prompt_tokens, at_once=found.at_once)
+    if identity.speculates is None and found.speculates is not None:
+        identity = replace(identity, speculates=found.speculates, shown_by=BY_ANSWERS)
+    return identity
 
 
 def comparability(
     arms: Sequence[Arm], identities: Mapping[str, Identity], waived: Sequence[str], *, aa: bool
 ) -> list[dict[str, Any]]:
     """Return the comparability table of two arms, with waived violations marked."""
-    rows = compare(identities[arms[0].name], identities[arms[1].name])
+    rows = compare(identities[arms[0].name], identities[arms[1].name], (arms[0], arms[1]))
     rows = [_speculation(row, arms, aa=aa) if row["item"] == SPECULATION else row for row in rows]
     for row in rows:
         if row["kind"] == "violation" and row["item"] in waived:
@@ -45,7 +98,9 @@ def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
     broken = [row for row in rows if row["kind"] == "violation" and not row.get("waived")]
     if broken:
         lines = "\n".join(
-            f"  {row['item']}: baseline {row['baseline']}, candidate {row['candidate']}" for row in broken
+            f"  {row['item']}: baseline {row['baseline']}, candidate {row['candidate']}"
+            + (f" ({row['note']})" if row.get("note") else "")
+            for row in broken
         )
         raise NotComparable(
             f"The servers differ in more than speculation, so that no difference could be laid to it:\n{lines}\n"
@@ -79,10 +134,11 @@ def differences(first: Identity, now: Identity) -> str:
 def _speculation(row: dict[str, Any], arms: Sequence[Arm], *, aa: bool) -> dict[str, Any]:
     """Take what was declared where a server does not tell; in an A/A both arms are to be the same."""
     if aa and row["kind"] != "unknown":
-        return row | {"kind": "equal" if row["baseline"] == row["candidate"] else "violation"}
+        same = row["baseline"] == row["candidate"]
+        return row | {"kind": "equal" if same else "violation", "note": ""}
     baseline, candidate = arms
     if row["kind"] != "unknown" or not candidate.method or baseline.method:
         return row
     k = f", k = {candidate.k}" if candidate.k else ""
     told = {"baseline": "off", "candidate": f"on ({candidate.method}{k})"}
-    return row | told | {"source": "declared", "kind": "expected"}
+    return row | told | {"source": "declared", "kind": "expected", "note": DECLARED}

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from loadtest.settings import Window
 
+PAUSE_AFTER_FAILURE_S = 1.0  # least pause of a closed load's user whose request failed
+
 
 class Phase(StrEnum):
     """Where a cell stands."""

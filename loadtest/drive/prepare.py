@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loadtest.checks import levels, positive_s, shown, whole
+from loadtest.checks import levels, positive_s, shown, users_or_rates, whole
 from loadtest.drive.budget import Terms, fit, parse_budget
 from loadtest.drive.choice import (
     LEAST_PAIRS,
@@ -25,11 +25,12 @@ from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeabl
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
-from loadtest.servers.address import clean_url
+from loadtest.servers.address import clean_url, proxy_url
 from loadtest.servers.control import Arm, answers
 from loadtest.servers.file import ServersFile, read_servers
 from loadtest.servers.process import refuse_unknown_world
 from loadtest.settings import Experiment
+from loadtest.workload.given import given_source, notes_of
 
 BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
 SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
@@ -50,6 +51,8 @@ class Options:
     arms: str | None = None
     prompts: Path | None = None
     levels: str | None = None
+    rates: str | None = None
+    arrivals: str | None = None
     window: str | None = None
     blocks: int | None = None
     budget: str | None = None
@@ -78,6 +81,8 @@ class Prepared:
     urls: Mapping[str, str] = field(default_factory=dict)  # of the servers that were named, chosen or not
     budget_s: float | None = None
     fitted: str = ""  # what was left out to fit the budget, in a sentence
+    sessions_from: dict[str, Any] | None = None  # prompts or trace in place of the scenario's own sessions
+    notes: tuple[str, ...] = ()  # on those
     aa_run: dict[str, Any] | None = None  # the noise of an A/A run that claims are held against
     options: Options = field(repr=False)
 
@@ -101,6 +106,9 @@ class Prepared:
 def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Prepared:
     """Check the options, the scenario's settings and the choice of servers. Raises UsageError."""
     prepared = _prepare(options, environment)
+    given = given_source(options.prompts, prepared.experiment)  # what cannot be used of it is said before any load
+    prepared = replace(prepared, sessions_from=given.protocol() if given else None,
+                       notes=notes_of(given, prepared.experiment))  # fmt: skip
     if not (options.smoke or options.measure_only):  # these judge nothing
         named = prepared.world is None or options.simulated or options.world is not None
         refuse_silent_simulation(prepared.experiment, named=named)
@@ -131,7 +139,11 @@ def _stages(prepared: Prepared) -> str:
     """Return in how many stages it is measured: a ladder that was given is kept, and one level chooses nothing."""
     options, experiment, choice = prepared.options, prepared.experiment, prepared.choice
     compares = len(choice.arms) == 2 and not choice.aa and not options.smoke and len(experiment.load.levels) > 2
-    given = options.levels is not None or any(_setting(a) == "load.levels" for a in options.assignments)
+    given = (
+        options.levels is not None
+        or options.rates is not None
+        or any(_setting(a) == "load.levels" for a in options.assignments)
+    )
     given = given or bool(experiment.slo.rules or experiment.traffic.loads)  # they name the loads to be measured
     asked = experiment.plan.stages == "two" or (experiment.plan.stages == "auto" and not prepared.world and not given)
     return "two" if asked and compares else "one"
@@ -173,7 +185,9 @@ def _arm(name: str, url: str, experiment: Experiment) -> Arm:
         url=clean_url(url, f"--{name}") if url else "",
         model=settings.model,
         api_key_env=settings.api_key_env,
+        kind=settings.kind,
         insecure=settings.insecure,
+        proxy=proxy_url(settings.proxy, "servers.proxy"),
     )
 
 
@@ -273,9 +287,11 @@ def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Exp
     experiment = with_assignments(experiment, [a for a in options.assignments if _section(a) == "demo"])
     experiment = override(experiment, "demo", preset=options.world)
     refuse_unknown_world(experiment.demo.preset, "--world" if options.world else "demo.preset")
+    experiment = _of_kind(experiment, options)
     if simulated:
         demo = experiment.demo
-        experiment = override(experiment, "load", levels=demo.levels, think_time=demo.think_time)
+        ladder = demo.rates if experiment.load.kind == "open" else demo.levels
+        experiment = override(experiment, "load", levels=ladder, think_time=demo.think_time)
         experiment = override(experiment, "window", min_s=demo.window_s, max_s=demo.window_s, min_requests=1)
         experiment = override(experiment, "plan", blocks=demo.blocks)
         experiment = override(experiment, "generation", max_tokens=demo.max_tokens)
@@ -289,12 +305,42 @@ def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Exp
             experiment = override(experiment, "servers", token_counts="all")
     if options.levels is not None:
         experiment = override(experiment, "load", levels=_parsed("--levels", options.levels, _level_list))
+    if options.rates is not None:
+        experiment = override(experiment, "load", levels=_parsed("--rates", options.rates, _rate_list))
     if options.window is not None:
         window_s = _parsed("--window", options.window, positive_s)
         experiment = override(experiment, "window", min_s=window_s, max_s=window_s)
     if options.blocks is not None:
         experiment = override(experiment, "plan", blocks=_parsed("--blocks", options.blocks, whole(1, 1000)))
     return experiment
+
+
+def _of_kind(experiment: Experiment, options: Options) -> Experiment:
+    """Return the experiment with the kind and the arrivals that the options ask for. Raises UsageError."""
+    words = [a for a in options.assignments if _setting(a) in ("load.kind", "load.levels")]
+    kind = with_assignments(experiment, words).load.kind
+    if options.rates is not None and options.levels is not None:
+        raise UsageError("--levels gives users and --rates requests/s; leave one of them out.")
+    if options.levels is not None and kind == "open":
+        raise UsageError("--levels gives users, and load.kind is open: give --rates, or --set load.kind=closed.")
+    if options.rates is not None and _setting_of(options, "load.kind") and kind == "closed":
+        raise UsageError("--rates makes an open load, and load.kind is set to closed; leave one of them out.")
+    if options.arrivals is not None:
+        if kind == "closed" and options.rates is None:
+            raise UsageError("--arrivals says how sessions of an open load arrive; give its rates too: --rates 1,2,4.")
+        experiment = with_assignments(experiment, [f"load.arrivals={options.arrivals}"])
+    return override(experiment, "load", kind="open" if options.rates is not None else kind)
+
+
+def _setting_of(options: Options, name: str) -> bool:
+    return any(_setting(a) == name for a in options.assignments)
+
+
+def _rate_list(word: str) -> tuple[float, ...]:
+    try:
+        return users_or_rates([float(part) for part in word.split(",")])
+    except ValueError:
+        raise ValueError("at most 64 different numbers of requests/s above 0, such as 0.5,1,2") from None
 
 
 def _level_list(word: str) -> tuple[float, ...]:

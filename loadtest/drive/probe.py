@@ -41,7 +41,7 @@ def probe(arm: Arm, endpoint: Endpoint, clock: Clock, generation: Generation, sa
         client.close()
         return request
 
-    for count in WAYS:
+    for count in arm.counts or WAYS:
         first = send(count)
         if first.outcome == Outcome.OK and (first.tokens_source != "none" or count == "none"):
             break

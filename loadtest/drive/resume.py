@@ -128,6 +128,7 @@ def _prepared(folder: Path, header: Mapping[str, Any], options: Mapping[str, Any
     for kind, path, told in (
         ("scenario", scenario["path"], scenario["sha256"]),
         ("prompt file", scenario.get("prompts"), scenario.get("prompts_sha256")),
+        ("trace", scenario.get("trace"), scenario.get("trace_sha256")),
         ("servers file", options.get("servers"), (header.get("servers_file") or {}).get("sha256")),
     ):
         if path is not None:

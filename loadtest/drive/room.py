@@ -5,8 +5,14 @@ from __future__ import annotations
 import resource
 
 from loadtest.errors import UsageError
+from loadtest.settings import Load
 
 BESIDE = 128  # files beside the connections: records, logs, pipes, libraries, scrapes
+
+
+def connections(load: Load) -> int:
+    """Return how many connections a load may come to need."""
+    return load.max_in_flight if load.kind == "open" else int(max(load.levels))
 
 
 def make_room(users: int, limit: tuple[int, int] | None = None) -> int:
@@ -22,7 +28,8 @@ def make_room(users: int, limit: tuple[int, int] | None = None) -> int:
     if not _at_least(hard, needed):
         raise UsageError(
             f"{users} users need {needed} open files, and this machine allows a process {hard} (`ulimit -Hn`)."
-            f" Raise that limit, or give lower --levels: up to {max(0, hard - BESIDE)} users fit."
+            f" Raise that limit, or give lower --levels (open load: load.max_in_flight): up to {max(0, hard - BESIDE)}"
+            " users fit."
         )
     if limit is None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

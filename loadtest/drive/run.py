@@ -17,16 +17,17 @@ import pyarrow.compute as pc
 from loadtest.drive.budget import level_s
 from loadtest.drive.early_end import Looks
 from loadtest.drive.folder import has_requests, make_folder, remove_if_empty
-from loadtest.drive.header import boot_id, complete_header, make_header
+from loadtest.drive.header import boot_id, complete_header, gpus_now, make_header
 from loadtest.drive.job import Job
 from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
 from loadtest.drive.outputs import wanted_in_run
-from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
+from loadtest.drive.pair import comparability, introduce, refuse_violations
 from loadtest.drive.planning import Planning
+from loadtest.drive.preflight import agreed, refuse_above_limits, salted, trial_notes
 from loadtest.drive.prepare import Prepared, terms_of
 from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
-from loadtest.drive.room import make_room
+from loadtest.drive.room import connections, make_room
 from loadtest.drive.truth import agreement, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
@@ -46,7 +47,7 @@ def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
 
     Raises UsageError, NotComparable or Interrupted when nothing was measured.
     """
-    make_room(int(max(prepared.experiment.load.levels)))
+    make_room(connections(prepared.experiment.load))
     started, origin_ns = datetime.now(UTC), time.perf_counter_ns()
     folder = make_folder(prepared.options.out, started, prepared.options.scenario.stem)
     try:
@@ -73,7 +74,7 @@ def go_on(resumed: Resumed, tell: Tell) -> Path:
     Raises UsageError when its servers are others now, or when another process measures it.
     """
     folder, prepared = resumed.folder, resumed.prepared
-    make_room(int(max(prepared.experiment.load.levels)))
+    make_room(connections(prepared.experiment.load))
     try:
         with ExitStack() as stack:
             held = stack.enter_context(holding(folder))
@@ -105,6 +106,7 @@ class _Run:
             self._identities = recorded_identities(resumed.header)
         self._comparability: list[dict[str, Any]] = []
         self._header: dict[str, Any] = {}
+        self._trials: list[str] = []  # what was tried before anything was measured
         self._managed = Managed(prepared.choice.starts, folder, tell)
         self._late_steps = LateSteps()
         stack.callback(self._managed.stop)
@@ -130,7 +132,9 @@ class _Run:
         prepared, folder = self._prepared, self._folder
         restarts = prepared.choice.restarts
         for arm in () if restarts else tuple(self._arms.values()):
-            self._meet(*introduce(arm))
+            self._meet(*introduce(arm, prepared.experiment.generation))
+        if not restarts:
+            self._agree()
         planning = self._planning = self._begin(started, origin_ns)
         course, sitting = planning.course, len(self._header["sittings"])
         cells = self._resumed.missing if self._resumed else planning.planned
@@ -144,7 +148,7 @@ class _Run:
             asking=self._header.get("asking") if self._resumed else None,
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
             outputs=wanted_in_run(prepared, self._identities),
-            salted={name: takes_salt(identity) for name, identity in self._identities.items()},
+            salted=salted(self._identities),
             simulated={name: bool(identity.simulated_world) for name, identity in self._identities.items()},
             run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}-{sitting}",
             origin_ns=origin_ns, restarts=restarts,
@@ -177,13 +181,15 @@ class _Run:
                 self._header |= {"status": "running", "reason": ""}
         else:
             self._header, course = make_header(prepared, "", started, origin_ns), prepared.course
+            self._header["notes"] += self._trials
         self._header["sittings"].append(
             {"started": started.isoformat(timespec="milliseconds"), "state": "running", "budget_s": budget_s}
         )
         planning = Planning(self._folder, course, self._header, self._write_header, resumed.planned if resumed else ())
         if budget_s is not None:
             request_s = terms_of(prepared).request_s
-            cell_s = level_s(prepared.experiment.window, prepared.experiment.load.levels[0], request_s)
+            load = prepared.experiment.load
+            cell_s = level_s(prepared.experiment.window, load.levels[0], request_s, load.kind)
             planning.limit(budget_s, self._began_s, cell_s)
         planning.append([] if resumed else course.first())
         return planning
@@ -199,9 +205,19 @@ class _Run:
         known = [self._arms[a.name] for a in choice.arms if a.name in self._identities]
         if len(known) == 2:
             waived = self._prepared.options.waive
+            first = not self._comparability
             self._comparability = comparability(known, self._identities, waived, aa=choice.aa)
+            if first:
+                self._tell({"event": "compared", "rows": self._comparability})
         self._write_header()
         refuse_violations(self._comparability)
+
+    def _agree(self) -> None:
+        """Settle how both arms are asked, and that no rate limit stands in the way of the plan."""
+        arms, experiment = list(self._arms.values()), self._prepared.experiment
+        self._arms = agreed(arms, self._identities, experiment.generation)
+        refuse_above_limits(arms, self._identities, max(experiment.load.levels))
+        self._trials = trial_notes(self._identities)
 
     def _part(self) -> None:
         """Ask simulated servers, before they are ended or left, how many of their steps were late."""
@@ -273,7 +289,7 @@ class _Run:
         """Complete run.json and turn the stream of requests into its final form."""
         header, folder = self._header, self._folder
         header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-        header["sittings"][-1] |= {"state": last["state"], "ended": header["ended"]}
+        header["sittings"][-1] |= {"state": last["state"], "ended": header["ended"], "gpus": gpus_now()}
         if not header.get("look"):  # a run that was judged once stays so until its next look
             header["status"], header["reason"] = last["state"], last.get("reason", "")
         self._planning.conclude(last["state"])

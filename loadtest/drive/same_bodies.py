@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from loadtest.errors import UsageError
 from loadtest.record import Request
+from loadtest.slo import USERS
 
 MOST = 20_000  # requests that wait for their twin; one that finds no room is not compared
 
@@ -15,9 +16,9 @@ Place = tuple[float, int, int]  # level, session, turn
 class SameBodies:
     """Passes requests on to where they are kept, and compares the bodies of the first block's pairs."""
 
-    def __init__(self, keep: Callable[[Request], None]) -> None:
-        """Pass every request on to `keep`."""
-        self._keep = keep
+    def __init__(self, keep: Callable[[Request], None], unit: str = USERS) -> None:
+        """Pass every request on to `keep`; `unit` is that of the levels."""
+        self._keep, self._unit = keep, unit
         self._block: int | None = None
         self._first: dict[Place, tuple[str, str, str]] = {}  # until the twin comes: arm, way of asking, hash
 
@@ -37,14 +38,14 @@ class SameBodies:
             if len(self._first) < MOST:
                 self._first[place] = (request.arm, request.asked, request.body_hash)
         elif asked == request.asked and digest != request.body_hash:
-            raise UsageError(_sentence(request, arm))
+            raise UsageError(_sentence(request, arm, self._unit))
 
 
-def _sentence(request: Request, other: str) -> str:
+def _sentence(request: Request, other: str, unit: str) -> str:
     named = f" (`{request.category}`)" if request.category else ""
     return (
         f"The scenario did not ask both servers the same: session {request.session}, turn {request.turn + 1}{named}, at"
-        f" {request.level:g} users in block {request.block + 1} was one thing for {other} and another for"
+        f" {request.level:g} {unit} in block {request.block + 1} was one thing for {other} and another for"
         f" {request.arm}. Draw all that is sent from self.rng() or self.next_session(): Python's own `random`, the"
         " time and `uuid` differ from one arm to the other."
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loadtest.drive.timetable import Habits, habits_from
+from loadtest.settings import Experiment
 from loadtest.simulate.text import category_of, key_of, rendered, token_count
 from loadtest.workload.seeds import seed_of
 from loadtest.workload.sessions import SessionKey, SessionSource
@@ -38,6 +40,12 @@ class ShapePool:
         self._shapes = [_shape(source, key) for key in keys]
         self._cell: tuple[int, float, int] | None = None  # whose stretch begins at `_first`
         self._first = 0
+
+    def habits(self, experiment: Experiment) -> Habits:
+        """Return what its sessions are like, for the timetable of an open load."""
+        turns = [len(shape) for shape in self._shapes]
+        pauses_s = [sum(turn.think_s for turn in shape[1:]) * experiment.load.think_time for shape in self._shapes]
+        return habits_from(turns, pauses_s, experiment.load)
 
     def session(self, key: SessionKey) -> tuple[Shape, int]:
         """Return (shape, salt of the request keys) of a session."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loadtest.errors import UsageError
+from loadtest.loads import unit_of
 from loadtest.settings import Experiment
-from loadtest.slo import IN_FLIGHT, RATE, TRAFFIC, USERS, Ask, Slo
+from loadtest.slo import IN_FLIGHT, RATE, SESSIONS, TRAFFIC, USERS, Ask, Slo
 from loadtest.slo_tables import objectives
 
 # Least requests for a two-sided 95 % upper bound of a percentile (binomial order statistics): below it none exists.
@@ -48,7 +49,7 @@ def _refuse_load(slo: Slo, experiment: Experiment) -> None:
 
 
 def _refuse_unit(what: str, unit: str, experiment: Experiment) -> None:
-    own = RATE if experiment.load.kind == "open" else USERS
+    own = unit_of(experiment.load)
     if unit not in (own, IN_FLIGHT):
         raise UsageError(f"{what}: the load is given in {unit}, and the levels of this {experiment.load.kind} load are"
                          f" {own}; say it in {own} or in flight.")  # fmt: skip
@@ -58,8 +59,9 @@ def _refuse_outside(what: str, values: Sequence[float], experiment: Experiment) 
     levels = experiment.load.levels
     outside = [value for value in values if not levels[0] <= value <= levels[-1]]
     if outside:
+        option = "--rates" if experiment.load.kind == "open" else "--levels"
         raise UsageError(f"{what}: {outside[-1]:g} lies outside the levels ({', '.join(f'{x:g}' for x in levels)}), and"
-                         f" nothing is extrapolated; add it: --levels {_with(levels, outside[-1])}.")  # fmt: skip
+                         f" nothing is extrapolated; add it: {option} {_with(levels, outside[-1])}.")  # fmt: skip
 
 
 def _with(levels: Sequence[float], value: float) -> str:
@@ -77,7 +79,7 @@ def objective_words(experiment: Experiment) -> list[str]:
             sentences.append(
                 f"Out of reach as planned: {slo.sentence} needs {needs} requests at a load, and {pooled} are planned."
             )
-        if slo.load.unit in (USERS, RATE) and slo.load.value not in experiment.load.levels:
+        if slo.load.unit in (USERS, RATE, SESSIONS) and slo.load.value not in experiment.load.levels:
             sentences.append(
                 f"{slo.load.value:g} {slo.load.unit} is no level: {slo.sentence} is judged at the levels around it."
             )

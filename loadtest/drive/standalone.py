@@ -14,8 +14,9 @@ from loadtest.drive.plan import Cell
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment
 from loadtest.record import Outcome, Request
-from loadtest.servers.address import clean_url
+from loadtest.servers.address import clean_url, proxy_url
 from loadtest.servers.control import Arm, Control, resolve_model
+from loadtest.workload.given import given_source
 
 CONTEXT = "loadtest_cell"  # the attribute of Locust's environment that holds the cell
 MANY_USERS = 1 << 20  # numbers sessions apart when the count of users is not known beforehand
@@ -38,17 +39,19 @@ def _open(environment: Any, user_class: type) -> CellContext:
     experiment = load_experiment(Path(path))
     settings = experiment.servers
     arm = Arm(name="server", role="single", url=clean_url(host, "--host"), model=settings.model,
-              api_key_env=settings.api_key_env, insecure=settings.insecure)  # fmt: skip
+              api_key_env=settings.api_key_env, insecure=settings.insecure,
+              proxy=proxy_url(settings.proxy, "servers.proxy"))  # fmt: skip
     control = Control(arm)
     control.reach()
     model = resolve_model(control, settings.model)
     control.close()
     clock = Clock(time.perf_counter_ns())
-    endpoint = Endpoint(arm.url, arm.headers(), experiment.limits, verify=not arm.insecure)
+    endpoint = Endpoint(arm.url, arm.headers(), experiment.limits, verify=not arm.insecure, proxy=arm.proxy)
     context = CellContext(
         experiment=experiment, target=Target(name="server", endpoint=endpoint, model=model),
         cell=Cell(cell=0, block=0, level=1, arm="server"), clock=clock, stagger_s=0.0, salt=f"locust-{time.time_ns()}",
-        phases=Phases(experiment.window, 1, 0.0, 0.0), source=None, keep=lambda request: _fire(environment, request),
+        phases=Phases(experiment.window, 1, 0.0, 0.0), source=given_source(None, experiment),
+        keep=lambda request: _fire(environment, request),
     )  # fmt: skip
     context.users = MANY_USERS
     return context

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 from loadtest.errors import UsageError
-from loadtest.settings import Experiment
-from loadtest.workload.arrivals import Pattern
+from loadtest.settings import Experiment, Load
+from loadtest.workload.arrivals import Pattern, Trace
 from loadtest.workload.sessions import SessionKey, SessionSource
 
 SAMPLE = 400  # sessions of a source that are looked at
-MOST_PAUSES = 0.9  # share of the sessions whose pauses the warm-up waits for
+MOST = 0.9  # share of the sessions whose pauses the warm-up waits for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Habits:
     """What the sessions of a source are like."""
 
     turns: float  # requests of a session, on average
@@ -37,7 +39,7 @@ class Timetable:
         return self.opens_s + self.window_s
 
 
-def shape_of(source: SessionSource | None, experiment: Experiment) -> Shape:
+def habits_of(source: SessionSource | None, experiment: Experiment) -> Habits:
     """Return what sessions are like, from a sample of the source's own; `load.turns` goes before its turns.
 
     Raises UsageError where a rate of requests is asked for and nothing says how many a session has.
@@ -49,34 +51,52 @@ def shape_of(source: SessionSource | None, experiment: Experiment) -> Shape:
                 "The levels are requests/s, and the scenario's class names no `source` that says how many requests a"
                 ' session has: give load.turns, or set load.per = "sessions" for levels in sessions/s.'
             )
-        turns = load.turns or 1.0
-        return Shape(turns=turns, most_turns=turns, pauses_s=0.0)
+        return habits_from([1], [0.0], load)
     sessions = [
         source.session(SessionKey(seed=experiment.plan.seed, level=0.0, block=0, number=n)) for n in range(SAMPLE)
     ]
-    counts = sorted(len(session.turns) for session in sessions)
-    pauses = sorted(
+    pauses_s = [
         sum(turn.think_s * (1.0 if turn.from_tool else load.think_time) for turn in session.turns[1:])
         for session in sessions
-    )
-    most = int(MOST_PAUSES * (SAMPLE - 1))
+    ]
+    found = habits_from([len(session.turns) for session in sessions], pauses_s, load)
     requests, of_sessions = getattr(source, "requests", None), getattr(source, "sessions", None)
-    exact = requests / of_sessions if isinstance(requests, int) and isinstance(of_sessions, int) and of_sessions else 0
-    return Shape(turns=load.turns or exact or sum(counts) / SAMPLE, most_turns=counts[most], pauses_s=pauses[most])
+    if load.turns is None and isinstance(requests, int) and isinstance(of_sessions, int) and of_sessions:
+        return replace(found, turns=requests / of_sessions)  # a trace knows all of its own
+    return found
 
 
-def timetable(experiment: Experiment, level: float, shape: Shape, request_s: float) -> Timetable:
+def habits_from(turns: Sequence[int], pauses_s: Sequence[float], load: Load) -> Habits:
+    """Return what sessions of so many turns, and pauses between them, are like; `load.turns` goes before the mean."""
+    most = int(MOST * (len(turns) - 1))
+    return Habits(turns=load.turns or sum(turns) / len(turns), most_turns=sorted(turns)[most],
+                  pauses_s=sorted(pauses_s)[most])  # fmt: skip
+
+
+def timetable(experiment: Experiment, level: float, habits: Habits, request_s: float) -> Timetable:
     """Return the timetable of a cell when a request takes about `request_s`.
 
     The window opens when a session that came first is at its end, and is as long as brings `min_requests`.
     """
     load, window = experiment.load, experiment.window
-    sessions_per_s = level if load.per == "sessions" else level / shape.turns
-    whole_s = max(window.warmup_requests, shape.most_turns) * request_s + shape.pauses_s if window.warmup_requests else 0.0
-    opens_s = min(request_s + window.warmup_max_s, request_s + whole_s)
-    expected_s = window.min_requests / (sessions_per_s * shape.turns)
+    sessions_per_s = level if load.per == "sessions" else level / habits.turns
+    whole_s = 0.0
+    if window.warmup_requests:  # 0: measured from the first arrival on, as the server fills
+        whole_s = request_s + max(window.warmup_requests, habits.most_turns) * request_s + habits.pauses_s
+    opens_s = min(request_s + window.warmup_max_s, whole_s)
+    expected_s = window.min_requests / (sessions_per_s * habits.turns)
     window_s = min(window.max_s, max(window.min_s, expected_s))
-    return Timetable(sessions_per_s=sessions_per_s, opens_s=opens_s, window_s=window_s, cut=whole_s > window.warmup_max_s)
+    return Timetable(sessions_per_s=sessions_per_s, opens_s=opens_s, window_s=window_s, cut=opens_s < whole_s)
+
+
+def trace_of(source: SessionSource | None) -> Trace:
+    """Return where the arrivals of a trace come from. Raises UsageError for sessions that were not recorded."""
+    if not callable(getattr(source, "arrivals", None)):
+        raise UsageError(
+            'load.arrivals is "trace", and the sessions are no trace, so that nothing says when they arrived: name one'
+            " in [trace] file, or choose another process, such as poisson."
+        )
+    return cast(Trace, source)
 
 
 def pattern_of(experiment: Experiment) -> Pattern:

@@ -76,6 +76,7 @@ class Turns:
         `first` is what the arms were when the run was begun, where it is gone on with.
         """
         self._arms = {arm.name: arm for arm in prepared.arms}
+        self._generation = prepared.experiment.generation
         self._total = prepared.course.coarse_blocks + prepared.course.wanted
         self._managed, self._meet, self._part = managed, meet, part
         self._first = dict(first or {})
@@ -87,7 +88,7 @@ class Turns:
             self._part()
             self._managed.stop()
             self._managed.start(self._arms[name], start + 1, self._total)
-            arm, identity = introduce(self._arms[name])
+            arm, identity = introduce(self._arms[name], self._generation)
             refuse_another(name, start + 1, self._first.setdefault(name, identity), identity)
             self._meet(arm, identity)
         except LoadtestError as error:

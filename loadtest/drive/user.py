@@ -6,13 +6,15 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-import gevent
 from locust import User, constant
 from locust.exception import StopUser
 from locust.user.task import DefaultTaskSet
 
-from loadtest.drive.context import PAUSE_AFTER_FAILURE_S, CellContext, check_source
+from loadtest.drive.context import CellContext, check_source
+from loadtest.drive.echo import without_echo
 from loadtest.drive.openai import body_hash, chat_body, completion_body
+from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S
+from loadtest.drive.punctual import sleep_until
 from loadtest.drive.standalone import context_of
 from loadtest.record import Outcome, Request
 from loadtest.workload.sessions import Session, SessionKey, SessionSource, requests_of
@@ -138,7 +140,11 @@ class LLMUser(User):
         """Hold a dialogue to its end, with its pauses and scripted answers; `category` replaces that of its turns."""
         for turn, messages in requests_of(session):
             (self.wait_for_tool if turn.from_tool else self.think)(turn.think_s)
-            self.chat(messages, category=category or turn.category, max_tokens=max_tokens, tools=tools)
+            limit = min((n for n in (max_tokens, turn.max_tokens) if n is not None), default=None)
+            if turn.prompt:
+                self.complete(turn.prompt, category=category or turn.category, max_tokens=limit)
+            else:
+                self.chat(messages, category=category or turn.category, max_tokens=limit, tools=turn.tools or tools)
 
     def chat(self, messages: Iterable[Message], *, category: str = "", max_tokens: int | None = None,
              tools: Sequence[Message] = (), tool_choice: str = "none") -> Request:  # fmt: skip
@@ -189,6 +195,8 @@ class LLMUser(User):
         finally:  # a killed user's request is kept too, as cancelled
             if request.end_s != request.end_s:
                 request.end_s = cell.clock.now_s()
+            if request.error and cell.source is not None:  # somebody's own text, which stays out of records
+                request.error = without_echo(request.error, body)
             cell.ended(request)
         self._ready_s = request.end_s
         if request.outcome != Outcome.OK and cell.opened is None:  # arrivals do not wait for anyone
@@ -207,6 +215,4 @@ class LLMUser(User):
                 self.cell.opened.give_back(client)
 
     def _sleep_until(self, due_s: float) -> None:
-        wait_s = due_s - self.cell.clock.now_s()
-        if wait_s > 0:
-            gevent.sleep(wait_s)
+        sleep_until(self.cell.clock.perf_s(due_s))

@@ -5,7 +5,6 @@ This is the test bed of the statistics: a world whose truth is known, run thousa
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from loadtest.drive.asking import NOBODY, Asking, as_event, is_sampled, unmeasured
+from loadtest.drive.crowds import Crowd, Sending, Sessions, Users
 from loadtest.drive.figures import cell_figures
 from loadtest.drive.phases import Phase, Phases
 from loadtest.drive.plan import Cell, cell_duration_s
-from loadtest.drive.shapes import ShapePool, TurnShape
+from loadtest.drive.shapes import Shape, ShapePool
 from loadtest.drive.stages import Course, Time
+from loadtest.drive.timetable import pattern_of, timetable
 from loadtest.experiment import as_document
 from loadtest.record import REQUEST_SCHEMA, CellRecord, Scrape
 from loadtest.settings import Experiment
@@ -29,6 +30,7 @@ from loadtest.simulate.jobs import Ask, Job
 from loadtest.simulate.models import ArmModel
 from loadtest.simulate.text import answer_length
 from loadtest.simulate.virtual import VirtualServer
+from loadtest.workload.arrivals import schedule
 from loadtest.workload.sessions import SessionKey
 
 GAP_S = 0.2  # between two cells
@@ -117,32 +119,33 @@ class _Cell:
                  stagger_s: float) -> None:  # fmt: skip
         self._experiment, self._cell, self._server, self._pool, self._run = experiment, cell, server, pool, run
         self._started_s = server.now_s
-        self._phases = Phases(experiment.window, cell.users, server.now_s, stagger_s)
-        users = range(cell.users)
-        self._plans: list[list[TurnShape]] = [[] for _ in users]  # turns to come, the next one last
-        self._salts = [0] * cell.users
-        self._rounds = [0] * cell.users
-        self._turns = [0] * cell.users
+        self._reason = ""  # why it was given up
         self._asked_ratio = who_asks(experiment).ratio
-        self._sent: dict[Job, tuple[int, float, TurnShape, int, int]] = {}
+        self._sent: dict[Job, Sending] = {}
         self._area = self._since_s = 0.0
-        for user in users:
-            self._draw(user)
-        self._ready = [(server.now_s + stagger_s * user / cell.users + self._think_s(user), user) for user in users]
-        heapq.heapify(self._ready)
+        self._phases, self._crowd = (
+            self._closed(stagger_s) if experiment.load.kind == "closed" else self._open(stagger_s)
+        )
 
-    def _think_s(self, user: int) -> float:
-        return self._plans[user][-1].think_s * self._experiment.load.think_time
+    def _closed(self, stagger_s: float) -> tuple[Phases, Crowd]:
+        users, now_s, load = self._cell.users, self._server.now_s, self._experiment.load
+        phases = Phases(self._experiment.window, users, now_s, stagger_s)
+        return phases, Users(users, load.think_time, now_s, stagger_s, self._draw)
+
+    def _open(self, request_s: float) -> tuple[Phases, Crowd]:
+        experiment, cell, now_s = self._experiment, self._cell, self._server.now_s
+        times = timetable(experiment, cell.level, self._pool.habits(experiment), request_s)
+        arrivals = schedule(pattern_of(experiment), times.sessions_per_s, seed=experiment.plan.seed, level=cell.level,
+                            block=cell.block, opens_s=times.opens_s, window_s=times.window_s)  # fmt: skip
+        phases = Phases(experiment.window, 0, now_s, 0.0, (now_s + times.opens_s, now_s + times.closes_s))
+        return phases, Sessions(arrivals, experiment.load.think_time, now_s, self._draw)
 
     def _key(self, number: int) -> SessionKey:
         cell = self._cell
         return SessionKey(seed=self._experiment.plan.seed, level=cell.level, block=cell.block, number=number)
 
-    def _draw(self, user: int) -> None:
-        cell = self._cell
-        shape, self._salts[user] = self._pool.session(self._key(user + self._rounds[user] * cell.users))
-        self._plans[user] = list(reversed(shape))
-        self._turns[user] = 0
+    def _draw(self, number: int) -> tuple[Shape, int]:
+        return self._pool.session(self._key(number))
 
     def run(self, order: int) -> float:
         phases, server = self._phases, self._server
@@ -156,10 +159,10 @@ class _Cell:
             if phase is Phase.OVER:
                 break
             accepting = phase is not Phase.DRAIN
-            if accepting and self._ready and self._ready[0][0] <= server.now_s:
-                self._send(*heapq.heappop(self._ready))
+            if accepting and self._crowd.next_s <= server.now_s:
+                self._send(self._crowd.take())
                 continue
-            next_due_s = self._ready[0][0] if accepting and self._ready else math.inf
+            next_due_s = self._crowd.next_s if accepting else math.inf
             for job in server.advance(min(next_due_s, phases.next_time_s())):
                 self._ended(job)
         self._scrape("idle_after")
@@ -179,36 +182,34 @@ class _Cell:
         self._area += self._phases.in_flight * (now_s - self._since_s)
         self._since_s = now_s
 
-    def _send(self, due_s: float, user: int) -> None:
+    def _send(self, sent: Sending) -> None:
+        load = self._experiment.load
+        if load.kind == "open" and self._phases.in_flight >= load.max_in_flight:
+            self._reason = f"{load.max_in_flight} requests were in flight (load.max_in_flight)"
+            self._phases.stop()
+            return
         if self._phases.phase is Phase.WINDOW:
             self._count()
-        turn = self._plans[user].pop()
-        key = mix(turn.key, self._salts[user])
+        turn = sent.turn
+        key = mix(turn.key, sent.salt)
         tokens, finish = answer_length(key, turn.served_category, self._experiment.generation.max_tokens)
         ask = Ask(key=key, prompt_tokens=turn.prompt_tokens, cached_tokens=turn.cached_tokens, output_tokens=tokens,
                   category=turn.served_category, finish=finish)  # fmt: skip
-        number = user + self._rounds[user] * self._cell.users
-        self._phases.due(due_s)
-        self._sent[self._server.submit(self._server.now_s, ask)] = (user, due_s, turn, number, self._turns[user])
-        self._turns[user] += 1
+        self._phases.due(sent.due_s)
+        self._sent[self._server.submit(self._server.now_s, ask)] = sent
 
     def _ended(self, job: Job) -> None:
         if self._phases.phase is Phase.WINDOW:
             self._count()
-        user, due_s, turn, number, position = self._sent.pop(job)
-        self._phases.ended(due_s, job.finished_s)
-        self._row(job, user, due_s, turn, number, position)
-        if not self._plans[user]:
-            self._rounds[user] += 1
-            self._draw(user)
-        pause_s = self._think_s(user)
-        if not job.chunk_times_s:
-            pause_s = max(pause_s, 1.0)
-        heapq.heappush(self._ready, (job.finished_s + pause_s, user))
+        sent = self._sent.pop(job)
+        self._phases.ended(sent.due_s, job.finished_s)
+        self._row(job, sent)
+        self._crowd.ended(sent, job.finished_s, failed=not job.chunk_times_s)
 
-    def _row(self, job: Job, user: int, due_s: float, turn: TurnShape, number: int, position: int) -> None:
+    def _row(self, job: Job, sent: Sending) -> None:
         times, tokens, good = job.chunk_times_s, job.chunk_tokens, bool(job.chunk_times_s)
-        asks = self._asked_ratio >= 1 or is_sampled(self._key(number), position, self._asked_ratio)
+        asks = self._asked_ratio >= 1 or is_sampled(self._key(sent.number), sent.position, self._asked_ratio)
+        user, number, position, turn, due_s = sent.user, sent.number, sent.position, sent.turn, sent.due_s
         row = {
             "cell": self._cell.cell, "arm": self._cell.arm, "level": self._cell.level, "block": self._cell.block,
             "user": user, "session": number, "turn": position, "category": turn.category, "due_s": due_s,
@@ -239,13 +240,13 @@ class _Cell:
     def _keep(self, order: int) -> None:
         phases, cell = self._phases, self._cell
         opened, closed = phases.window_open_s, phases.window_close_s
-        assert opened is not None
-        assert closed is not None
         self._run.cells.append(
             CellRecord(
-                cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order, state="complete",
-                started_s=self._started_s, window_open_s=opened, window_close_s=closed, drained_s=phases.drained_s,
-                in_flight_mean=self._area / (closed - opened), lateness_p50_s=0.0, lateness_p99_s=0.0,
+                cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order,
+                state="aborted" if self._reason else "complete", reason=self._reason, started_s=self._started_s,
+                window_open_s=opened, window_close_s=closed, drained_s=phases.drained_s,
+                in_flight_mean=self._area / (closed - opened) if opened is not None and closed is not None else None,
+                lateness_p50_s=0.0, lateness_p99_s=0.0,
                 client_cpu_ratio=0.0, hub_lag_p99_s=0.0, hub_lag_max_s=0.0, clock_steps=0, coalesced_ratio=0.0,
                 lag_p99_s=0.0, idle_wait_s=0.0, warmup_requests=phases.warmup_requests,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Why
 from loadtest.report import words
@@ -50,7 +51,8 @@ def _limit(view: View) -> Tile | None:
         Crossing.PAYS_FROM: (f"from {words.load(limit.at.value)}", ""),
         Crossing.BAND: ("a band", ""),
     }.get(limit.form, ("open", ""))
-    label = "Pays up to, in users" if limit.form in (Crossing.PAYS_UP_TO, Crossing.PAYS_EVERYWHERE) else "Pays"
+    upward = limit.form in (Crossing.PAYS_UP_TO, Crossing.PAYS_EVERYWHERE)
+    label = f"Pays up to, in {loads.unit()}" if upward else "Pays"
     return Tile(label=label, value=value, detail=limit_detail(limit), tone=tone)
 
 
@@ -67,7 +69,7 @@ def limit_detail(limit: BreakEven) -> str:
     """Return the interval of a limit and its translation into requests in flight and running."""
     parts = []
     if limit.form is Crossing.BAND:
-        parts += [f"{words.load(low)} to {words.load(high)} users" for low, high in limit.regions]
+        parts += [f"{words.load(low)} to {words.load(high)} {loads.unit()}" for low, high in limit.regions]
     bounds = [words.load(bound) for bound in (limit.at.low, limit.at.high) if words.known(bound)]
     if len(bounds) == 2:
         parts.append(f"95 % interval {bounds[0]} to {bounds[1]}")
@@ -183,7 +185,12 @@ def _errors(view: View) -> Tile | None:
 
 
 def why_sentences(view: View) -> tuple[str, ...]:
-    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends."""
+    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends.
+
+    Of an invalid run nothing is explained.
+    """
+    if view.judgement.decision.answer is Answer.INVALID:
+        return ()
     entries = [view.why(level) for level in view.levels if _accounted(view.why(level))]
     if not entries:
         return ()

@@ -86,15 +86,16 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="categories", part="acceptance", figure=figure,
         alt=f"Acceptance by category of prompt, with 95 % intervals over sessions. {title}.",
         note=_of_requests(found), columns=("category", f"{found.of_requests}, 95 %", "requests"),
-        rows=tuple((words.plain(g.name, 80), words.interval(g.value, form), words.count(g.count)) for g in groups[::-1]),
+        rows=tuple((words.plain(g.name, 80), words.interval(g.value, form), words.count(g.count))
+                   for g in reversed(groups)),
     )  # fmt: skip
 
 
 def _of_requests(found: Acceptance) -> str:
     if found.of_requests == BY_RATIO:
         return "From what the server says of each request."
-    return "Tokens per chunk stand for acceptance where the server tells none by request: an upper bound, since a busy"\
-           " server merges chunks."  # fmt: skip
+    said = "Tokens per chunk stand for acceptance where the server tells none by request:"
+    return said + " an upper bound, since a busy server merges chunks."
 
 
 def positions(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -120,7 +121,7 @@ def positions(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="positions", part="acceptance", figure=figure,
         alt=f"Line chart of tokens per chunk by position in the output. {title}.",
-        note="Later ranges hold only the answers that are so long: a change may be one of the requests, not of position.",
+        note="Later ranges hold only answers that are so long: a change may be one of the requests, not of position.",
         columns=("tokens already out", "tokens per chunk, 95 %", "chunks"),
         rows=tuple((words.plain(g.name), words.interval(g.value), words.count(g.count)) for g in groups),
     )  # fmt: skip
@@ -155,7 +156,7 @@ def requests(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )  # fmt: skip
 
 
-def over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
+def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Acceptance of each cell over the run: does it drift while the server runs?"""
     found = _found(judgement)
     if found is None or len(found.over_time) < 2:
@@ -188,4 +189,3 @@ def over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 
 def _trends(found: Acceptance) -> list[str]:
     return [words.plain(trend.sentence) for trend in (found.flat, found.drift) if trend and trend.sentence]
-

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadtest.analyse.detail_results import ClassLevel
-from loadtest.analyse.results import Judgement
+from loadtest.analyse.results import Answer, Judgement
+from loadtest.loads import unit
 from loadtest.report import words
 from loadtest.report.figures import (
     AMBER,
@@ -35,10 +36,23 @@ def levels_drawn(view: View, levels: Sequence[float]) -> list[float]:
     return sorted({levels[0], middle, levels[-1]})[:SHOWN]
 
 
+def by_class(view: View) -> str:
+    """Say which classes of requests gain and lose; empty where a run has not several."""
+    known = _known(view.judgement)
+    if not known or view.judgement.decision.answer in (Answer.INVALID, Answer.MEASURED):
+        return ""
+    return f"By class: {_title(known, levels_drawn(view, sorted({one.level for one in known})))}."
+
+
+def _known(judgement: Judgement) -> list[ClassLevel]:
+    found = judgement.detail.classes if judgement.detail else ()
+    return [one for one in found if words.known(one.speedups["e2e"].value)]
+
+
 def classes(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """The speed-up by end-to-end time of each class of requests, at up to three loads."""
     found = judgement.detail.classes if judgement.detail else ()
-    known = [one for one in found if words.known(one.speedups["e2e"].value)]
+    known = _known(judgement)
     if not known:
         return None
     view = View(run=run, judgement=judgement)
@@ -93,7 +107,8 @@ def _title(found: Sequence[ClassLevel], drawn: Sequence[float]) -> str:
     ratios = {one.name: one.speedups["e2e"] for one in own}
     faster = sorted(name for name, ratio in ratios.items() if ratio.low is not None and ratio.low > 1)
     slower = sorted(name for name, ratio in ratios.items() if ratio.high is not None and ratio.high < 1)
-    said = f"At {words.level(level)} {len(faster)} of {len(own)} classes are proven faster"
+    said = f"At {words.level(level)} {len(faster)} of {len(own)} classes"
+    said += f" {'is' if len(faster) == 1 else 'are'} proven faster"
     if slower:
         return f"{said}, slower: {', '.join(words.plain(name, 40) for name in slower[:4])}"
     values = {name: ratio.value for name, ratio in ratios.items() if ratio.value is not None}
@@ -115,7 +130,7 @@ def day(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     title = f"Over the expected day the speed-up is {words.interval(traffic.gain, words.ratio)}"
     title += f"; {words.share(slower / hours)} of it runs slower" if slower else "; no load of it runs slower"
     metric = words.metric(traffic.metric)
-    figure = canvas(title, x_title="expected load, users", y_title="share of the day, %")
+    figure = canvas(title, x_title=f"expected load, {unit()}", y_title="share of the day, %")
     places = [f"{one.level:.3g}" for one in loads]
     figure.add_bar(x=places, y=[100 * one.hours / hours for one in loads], name="share of the day",
                    marker={"color": AMBER, "opacity": 0.6}, hoverinfo="y")  # fmt: skip
@@ -123,14 +138,15 @@ def day(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         x=places, y=[one.speedup.value for one in loads], yaxis="y2", mode="markers+lines",
         name=f"speed-up by {metric.short}", line={"color": VERMILLION, "width": 2},
         error_y=error_bars([one.speedup for one in loads], VERMILLION), marker={"symbol": "diamond", "size": 8},
-        hovertext=[f"{place} users: {words.interval(one.speedup, words.ratio)}"
+        hovertext=[f"{place} {unit()}: {words.interval(one.speedup, words.ratio)}"
                    for place, one in zip(places, loads, strict=True)],
         hoverinfo="text",
     )  # fmt: skip
     figure.update_xaxes(type="category")
     figure.update_yaxes(rangemode="tozero")
-    figure.update_layout(yaxis2={"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"},
-                                 "gridcolor": GRID, "showgrid": False, "fixedrange": True, "automargin": True})  # fmt: skip
+    right = {"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"}, "gridcolor": GRID,
+             "showgrid": False, "fixedrange": True, "automargin": True}  # fmt: skip
+    figure.update_layout(yaxis2=right)
     figure.add_shape(type="line", xref="paper", x0=0, x1=1, yref="y2", y0=1, y1=1, line={"color": INK, "width": 1.2})
     return Chart(
         key="day", part="day", figure=figure, alt=f"Bars: share of the day at each load. Line: speed-up. {title}.",

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.findings import Law, LineCrossing
+from loadtest import loads
+from loadtest.analyse.findings import Law, Line, LineCrossing
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
 from loadtest.report.figures import Chart, arm_style, canvas, label, listed, unit_of_times
@@ -18,11 +19,13 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     view = View(run=run, judgement=judgement)
     curves: dict[str, list[tuple[float, float, float]]] = {}
     for arm in judgement.arms:
-        points = [(x, view.mean(arm, x, "output_tokens_per_s").value, view.mean(arm, x, "e2e").value)
-                  for x in view.levels]  # fmt: skip
-        known = [(x, rate, time) for x, rate, time in points if _finite(rate) and _finite(time)]
-        if known:
-            curves[arm] = [(x, float(rate or 0.0), float(time or 0.0)) for x, rate, time in known]
+        points = []
+        for level in view.levels:
+            rate, time = view.mean(arm, level, "output_tokens_per_s").value, view.mean(arm, level, "e2e").value
+            if rate is not None and time is not None and math.isfinite(rate) and math.isfinite(time):
+                points.append((level, rate, time))
+        if points:
+            curves[arm] = points
     if not curves:
         return None
     title = _tradeoff_title(curves)
@@ -43,8 +46,8 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="tradeoff", part="latency", figure=figure,
         alt=f"Line chart of mean end-to-end time against output tokens per second for {listed(list(curves))}. {title}.",
-        note="Numbers at the points are users. Lower and further right is better; a curve that turns back carries less"
-        " as load grows.",
+        note=f"Numbers at the points are {loads.unit()}. Lower and further right is better; a curve that turns back"
+        " carries less as load grows.",
         columns=("load", "arm", "output tokens/s", "mean E2E"),
         rows=tuple((words.level(x), words.plain(arm), words.whole(rate), words.time(time))
                    for arm, points in curves.items() for x, rate, time in points),
@@ -68,10 +71,10 @@ def _tradeoff_title(curves: Mapping[str, list[tuple[float, float, float]]]) -> s
 def law(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """The linear law: mean latency of both servers over their requests in flight, and where the lines cross."""
     found = judgement.findings.law if judgement.findings else None
-    if found is None or len(found.lines) < 2 or not all(line.points for line in found.lines):
+    if found is None or len(found.lines) < 2 or not all(_drawable(line) for line in found.lines):
         return None
     title = _law_title(found)
-    figure = canvas(title, x_title="in flight, users waiting for an answer", y_title="")
+    figure = canvas(title, x_title="requests in flight", y_title="")
     top = max(x for line in found.lines for x, _ in line.points)
     factor, unit = unit_of_times([y for line in found.lines for _, y in line.points])
     figure.update_yaxes(title_text=f"mean E2E, {unit}", rangemode="tozero")
@@ -82,21 +85,27 @@ def law(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         figure.add_scatter(
             x=[x for x, _ in line.points], y=[y * factor for _, y in line.points], mode="markers",
             name=label(line.arm), marker={"color": colour, "symbol": style.shape if style else "circle", "size": 9},
-            hoverinfo="text", hovertext=[f"{label(line.arm)}, {x:.1f} in flight: {words.time(y)}" for x, y in line.points],
+            hoverinfo="text",
+            hovertext=[f"{label(line.arm)}, {x:.1f} in flight: {words.time(y)}" for x, y in line.points],
         )  # fmt: skip
         c1, c2 = line.c1_s.value, line.c2_s.value
-        if c1 is not None and c2 is not None and math.isfinite(c1) and math.isfinite(c2):
+        if c1 is not None and c2 is not None:
             figure.add_scatter(
                 x=[0.0, top], y=[c1 * factor, (c1 + c2 * top) * factor], mode="lines", showlegend=False,
                 line={"color": colour, "width": 1.5, "dash": "dot"}, hoverinfo="skip",
             )  # fmt: skip
     return Chart(
-        key="law", part="why", figure=figure, alt=f"Scatter of mean latency over requests in flight, with a line each."
-        f" {title}.", note=words.plain(found.note or found.sentence) or "Measured only where neither server has a queue.",
+        key="law", part="why", figure=figure,
+        alt=f"Scatter of mean latency over requests in flight, with a line each. {title}.",
+        note=words.plain(found.note or found.sentence) or "Measured only where neither server has a queue.",
         columns=("server", "C1, time without load", "C2, time per request in flight", "lack of fit, p"),
         rows=tuple((words.plain(line.arm), words.interval(line.c1_s, words.time),
                     words.interval(line.c2_s, words.time), words.count(line.lack_of_fit_p)) for line in found.lines),
     )  # fmt: skip
+
+
+def _drawable(line: Line) -> bool:
+    return bool(line.points) and _finite(line.c1_s.value) and _finite(line.c2_s.value)
 
 
 def _law_title(found: Law) -> str:
@@ -105,5 +114,3 @@ def _law_title(found: Law) -> str:
         return said + (", beyond the tested loads" if found.outside else "")
     slopes = " and ".join(words.time(line.c2_s.value) for line in found.lines)
     return f"As straight lines in the requests in flight the two do not cross: each further one adds {slopes}"
-
-

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from loadtest import loads
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import FirstToken, FirstTokenChange
 from loadtest.analyse.results import Judgement
@@ -31,20 +32,21 @@ def first_token(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     title = _title(view, rows, found.first_token_changes)
     factor, unit = unit_of_times([one.client_s for one in rows])
-    figure = canvas(title, x_title="load, users, and server", y_title=f"mean TTFT, {unit}")
-    places = [f"{words.level(one.level)}<br>{label(one.arm)}" for one in rows]
+    figure = canvas(title, x_title=f"load, {loads.unit()}, and server", y_title=f"mean TTFT, {unit}")
+    places = [f"{one.level:g}, {label(one.arm)}" for one in rows]
     for name, (word, colour, hatch) in TERMS.items():
         values = [_term(one, name) for one in rows]
         if not any(words.known(value) for value in values):
             continue
         figure.add_bar(
-            x=places, y=[value * factor if words.known(value) and value is not None else None for value in values],
-            name=word, marker={"color": colour, "pattern": {"shape": hatch, "fgcolor": INK, "solidity": 0.25}},
+            x=places, y=[None if value is None or not words.known(value) else value * factor for value in values],
+            name=word, hoverinfo="text",
+            marker={"color": colour, "pattern": {"shape": hatch, "fillmode": "overlay", "fgcolor": INK, "size": 6,
+                                                 "solidity": 0.3}},
             hovertext=[f"{place}<br>{word}: {words.time(value)}" for place, value in zip(places, values, strict=True)],
-            hoverinfo="text",
         )  # fmt: skip
     figure.update_layout(barmode="relative", bargap=0.3)
-    figure.update_xaxes(type="category", tickangle=0 if len(places) <= 10 else 90)
+    figure.update_xaxes(type="category", tickangle=-90)
     return Chart(
         key="first-token", part="latency", figure=figure,
         alt=f"Stacked bars: the parts of the mean time to first token of each server at each load. {title}",

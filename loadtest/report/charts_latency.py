@@ -9,7 +9,7 @@ from typing import Any
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.figures import LOAD, Chart, Points, arm_style, canvas, listed, load_axis, series, time_axis
+from loadtest.report.figures import Chart, Points, arm_style, canvas, listed, load_axis, load_title, series, time_axis
 from loadtest.report.view import View
 
 
@@ -20,7 +20,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not curves:
         return None
     title = pair_title(curves, "Throughput", lambda value: f"{words.count(value)} tokens/s")
-    figure = canvas(title, x_title=LOAD, y_title="output tokens/s")
+    figure = canvas(title, x_title=load_title(), y_title="output tokens/s")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero", tickformat=",")
     for arm, points in curves.items():
@@ -49,9 +49,7 @@ def e2e(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 
 def tpot(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Time per output token over load, middle and tail."""
-    return tails(
-        View(run=run, judgement=judgement), "tpot", "tokens", "One value per request: the pace of its tokens."
-    )
+    return tails(View(run=run, judgement=judgement), "tpot", "tokens", "One value per request: the pace of its tokens.")
 
 
 def token_gap(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -70,11 +68,11 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     """Return the chart of a latency over load: the deepest percentile that exists, and the median."""
     metric, depth = words.metric(name), view.deepest(name) or "p50"
     deep = curves_of(view, lambda arm, level: view.tail(arm, level, name, depth))
-    if not deep:
-        return None
+    if not any(item.value is not None and math.isfinite(item.value) for own in deep.values() for _, item in own):
+        return None  # where every request failed there is nothing to draw: the tables say so
     middle = curves_of(view, lambda arm, level: view.tail(arm, level, name, "p50")) if depth != "p50" else {}
     title = pair_title(deep, f"{metric.label.capitalize()}, {depth},", words.time)
-    figure = canvas(title, x_title=LOAD, y_title="")
+    figure = canvas(title, x_title=load_title(), y_title="")
     load_axis(figure, view.levels)
     every = [bound for curves in (deep, middle) for points in curves.values() for _, item in points
              for bound in (item.low, item.value, item.high)]  # fmt: skip

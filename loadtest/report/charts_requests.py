@@ -7,10 +7,21 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from loadtest import loads
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
 from loadtest.report.charts_latency import curves_of, pair_title, rows_of, tails
-from loadtest.report.figures import LOAD, VERMILLION, Chart, arm_style, canvas, level_line, listed, load_axis, series
+from loadtest.report.figures import (
+    VERMILLION,
+    Chart,
+    arm_style,
+    canvas,
+    level_line,
+    listed,
+    load_axis,
+    load_title,
+    series,
+)
 from loadtest.report.view import View
 
 
@@ -24,7 +35,7 @@ def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         f"At {words.level(last.level)} the middle half of the same requests runs at {words.ratio(last.p25)} to"
         f" {words.ratio(last.p75)}, one in twenty below {words.ratio(last.p5)}"
     )
-    figure = canvas(title, x_title="load, users", y_title="E2E, baseline ÷ candidate, ratio")
+    figure = canvas(title, x_title=f"load, {loads.unit()}", y_title="E2E, baseline ÷ candidate, ratio")
     places = [f"{spread.level:g}" for spread in spreads]
     figure.add_trace(
         go.Box(
@@ -61,7 +72,7 @@ def tokens_per_chunk(run: Mapping[str, Any], judgement: Judgement) -> Chart | No
     if not found:
         return None
     title = pair_title(found, "Tokens per chunk", words.count)
-    figure = canvas(title, x_title=LOAD, y_title="tokens per chunk")
+    figure = canvas(title, x_title=load_title(), y_title="tokens per chunk")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero")
     for arm, points in found.items():

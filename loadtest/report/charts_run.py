@@ -6,58 +6,85 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loadtest.analyse.detail_results import Instant
+from loadtest.analyse.findings import Moment
 from loadtest.analyse.results import CellView, Judgement
 from loadtest.report import words
 from loadtest.report.figures import GRID, INK, Chart, arm_style, canvas, label, thinned
 
 TRACKS: tuple[tuple[str, Callable[[Instant], float | None], float], ...] = (
-    ("in flight, users", lambda one: one.in_flight, 1.0),
+    ("in flight, requests", lambda one: one.in_flight, 1.0),
     ("waiting, requests", lambda one: one.waiting, 1.0),
     ("KV use, %", lambda one: one.kv_use, 100.0),
 )
-MARKS = 120  # invalid cells that are shaded
+MARKS = 120  # cells that are shaded, and that have a triangle
+
+
+Curve = tuple[list[float | None], list[float | None]]
 
 
 def over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
-    """Requests in flight, the queue and the KV cache of each server over the run, one above the other."""
+    """Requests in flight, the queue, the KV cache and acceptance over the run, one above the other."""
     instants = judgement.detail.instants if judgement.detail else ()
     if not instants:
         return None
-    tracks = [track for track in TRACKS if any(words.known(track[1](one)) for one in instants)]
+    tracks = _tracks(judgement, instants)
     title = _title(instants, judgement.cells)
     figure = canvas(title, x_title="time since the start of the run, min", y_title="")
     height = 1 / len(tracks)
-    for place, (name, read, factor) in enumerate(tracks):
-        axis = "yaxis" if place == 0 else f"yaxis{place + 1}"
-        top = 1 - place * height
-        own = {"domain": [max(0.0, top - height + 0.07), top], "title": {"text": name, "font": {"size": 11}},
+    for place, (name, curves) in enumerate(tracks):
+        suffix, top = "" if place == 0 else str(place + 1), 1 - place * height
+        own = {"domain": [max(0.0, top - height + 0.06), top], "title": {"text": name, "font": {"size": 11}},
                "rangemode": "tozero", "gridcolor": GRID, "automargin": True, "fixedrange": True,
                "nticks": 4}  # fmt: skip
-        figure.update_layout({axis: own})
-        for arm in judgement.arms:
-            mine = [one for one in instants if one.arm == arm]
+        figure.update_layout({f"yaxis{suffix}": own})
+        for arm, (x, y) in curves.items():
             style = arm_style(judgement.arms, arm)
-            x, y = _broken(mine, read, factor)
             figure.add_scatter(
-                x=x, y=y, yaxis="y" if place == 0 else f"y{place + 1}", mode="lines+markers", name=label(arm),
-                legendgroup=arm, showlegend=place == 0, line={"color": style.colour, "width": 1.5},
+                x=x, y=y, yaxis=f"y{suffix}", mode="lines+markers", name=label(arm), legendgroup=arm,
+                showlegend=place == 0, line={"color": style.colour, "width": 1.5},
                 marker={"size": 4, "symbol": style.shape}, hoverinfo="x+y",
             )  # fmt: skip
     figure.update_xaxes(anchor=f"y{len(tracks)}" if len(tracks) > 1 else "y")
-    _shade_invalid(figure, judgement.cells)
+    _mark_cells(figure, judgement.cells)
     shown = thinned(instants, 150)
     return Chart(
-        key="over-time", part="cells", figure=figure,
-        alt=f"Line chart over the time of the run: requests in flight, waiting, KV use. {title}.",
-        note="A line is one cell's window; gaps are settling, warm-up and draining. Grey: cells that are invalid.",
+        key="over-time", part="cells", figure=figure, tall=True,
+        alt=f"Line charts over the time of the run: {', '.join(name for name, _ in tracks)}. {title}.",
+        note="A line is one cell's window; gaps are settling, warm-up and draining. Grey: cells that are invalid."
+        " Triangles: cells with a mark.",
         columns=("after", "arm", "load", "block", "in flight", "running", "waiting", "KV use"),
         rows=tuple(_row(one) for one in shown),
     )  # fmt: skip
 
 
-def _broken(
-    instants: Sequence[Instant], read: Callable[[Instant], float | None], factor: float
-) -> tuple[list[float | None], list[float | None]]:
+def _tracks(judgement: Judgement, instants: Sequence[Instant]) -> list[tuple[str, dict[str, Curve]]]:
+    """Return what is drawn, from the top: its name and each server's curve."""
+    found: list[tuple[str, dict[str, Curve]]] = []
+    for name, read, factor in TRACKS:
+        if any(words.known(read(one)) for one in instants):
+            own = {arm: [one for one in instants if one.arm == arm] for arm in judgement.arms}
+            found.append((name, {arm: _broken(mine, read, factor) for arm, mine in own.items()}))
+    acceptance = judgement.findings.acceptance if judgement.findings else None
+    moments = thinned(acceptance.over_time, 200) if acceptance else ()
+    if moments and len(judgement.arms) > 1:
+        found.append(("accepted, %", {judgement.arms[1]: _by_block(moments)}))
+    return found
+
+
+def _by_block(moments: Sequence[Moment]) -> Curve:
+    """Return acceptance by cell with a break between blocks."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for before, one in zip((None, *moments), moments, strict=False):
+        if before is not None and before.block != one.block:
+            x.append(None)
+            y.append(None)
+        x.append(round(one.t_s / 60, 4))
+        y.append(100 * one.value)
+    return x, y
+
+
+def _broken(instants: Sequence[Instant], read: Callable[[Instant], float | None], factor: float) -> Curve:
     """Return the curve with a break between cells."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -73,11 +100,22 @@ def _broken(
     return x, y
 
 
-def _shade_invalid(figure: Any, cells: Sequence[CellView]) -> None:
-    for cell in [c for c in cells if not c.valid and c.opened_s is not None and c.closed_s is not None][:MARKS]:
+def _mark_cells(figure: Any, cells: Sequence[CellView]) -> None:
+    """Shade the windows of invalid cells, and set a triangle at the head of those that carry a mark."""
+    windows = [(cell, cell.opened_s, cell.closed_s) for cell in cells if cell.marks or not cell.valid]
+    known = [(cell, a / 60, b / 60) for cell, a, b in windows if a is not None and b is not None]
+    for _, opened, closed in [one for one in known if not one[0].valid][:MARKS]:
         figure.add_shape(
-            type="rect", x0=(cell.opened_s or 0.0) / 60, x1=(cell.closed_s or 0.0) / 60, yref="paper", y0=0, y1=1,
-            fillcolor=INK, opacity=0.25, line={"width": 0}, layer="below",
+            type="rect", x0=opened, x1=closed, yref="paper", y0=0, y1=1, fillcolor=INK, opacity=0.25,
+            line={"width": 0}, layer="below",
+        )  # fmt: skip
+    marked = thinned([one for one in known if one[0].valid], MARKS)
+    if marked:
+        figure.add_scatter(
+            x=[(opened + closed) / 2 for _, opened, closed in marked],
+            y=[1.06 * (cell.in_flight or cell.level) for cell, _, _ in marked], mode="markers",
+            name="cells with a mark", marker={"symbol": "triangle-down", "size": 8, "color": INK}, hoverinfo="text",
+            hovertext=[label(f"cell {cell.cell}: {cell.marks[0]}") for cell, _, _ in marked],
         )  # fmt: skip
 
 
@@ -85,8 +123,9 @@ def _title(instants: Sequence[Instant], cells: Sequence[CellView]) -> str:
     lost = sum(not cell.valid for cell in cells)
     marked = sum(bool(cell.marks) and cell.valid for cell in cells)
     waiting = [one for one in instants if words.known(one.waiting)]
-    said = f"Over {words.minutes(instants[-1].t_s - instants[0].t_s)} {lost} of {len(cells)} cells are invalid"
-    said += f" and {marked} carry a mark"
+    said = f"Over {words.minutes(instants[-1].t_s - instants[0].t_s)} {lost} of {len(cells)} cells"
+    said += f" {'is' if lost == 1 else 'are'} invalid"
+    said += f" and {marked} {'carries' if marked == 1 else 'carry'} a mark"
     if waiting:
         most = max(waiting, key=lambda one: one.waiting or 0.0)
         if (most.waiting or 0.0) >= 1:
@@ -95,7 +134,7 @@ def _title(instants: Sequence[Instant], cells: Sequence[CellView]) -> str:
         else:
             said += "; no server had a queue when it was asked"
     kv = [one.kv_use for one in instants if one.kv_use is not None and words.known(one.kv_use)]
-    return said + (f"; KV use stays below {words.share(max(kv))}" if kv else "")
+    return said + (f"; KV use is at most {words.share(max(kv))}" if kv else "")
 
 
 def _row(one: Instant) -> tuple[str, ...]:
@@ -103,5 +142,3 @@ def _row(one: Instant) -> tuple[str, ...]:
         words.minutes(one.t_s), words.plain(one.arm), words.level(one.level), str(one.block + 1), str(one.in_flight),
         words.count(one.running), words.count(one.waiting), words.share(one.kv_use),
     )  # fmt: skip
-
-

@@ -13,8 +13,8 @@ from loadtest.report.figures import (
     AMBER,
     BLUE,
     GREEN,
+    GRID,
     INK,
-    LOAD,
     PURPLE,
     SKY,
     VERMILLION,
@@ -26,6 +26,7 @@ from loadtest.report.figures import (
     level_line,
     listed,
     load_axis,
+    load_title,
     series,
     shade,
     thinned,
@@ -44,8 +45,9 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not points:
         return None
     title = _speedup_title(view, points)
-    figure = canvas(title, x_title=LOAD, y_title=f"speed-up by {metric.short}, ratio")
+    figure = canvas(title, x_title=load_title(), y_title=f"speed-up by {metric.short}, ratio")
     load_axis(figure, view.levels)
+    _in_flight_axis(figure, view)
     _shade_limit(figure, view)
     end = "left" if _off(points[0]) > _off(points[-1]) else "right"  # the words stand where the curve is farther away
     level_line(figure, 1.0, "no change", dash="solid", end=end, side="top")
@@ -69,6 +71,29 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )  # fmt: skip
 
 
+def _in_flight_axis(figure: Any, view: View) -> None:
+    """Draw, at the top, how many requests were in flight on average at each tested load."""
+    texts = []
+    for level in view.levels:
+        seen = [view.at(arm, level).in_flight for arm in view.judgement.arms]
+        known = [value for value in seen if value is not None and math.isfinite(value)]
+        texts.append(words.load(sum(known) / len(known)) if known else "")
+    if not any(texts):
+        return
+    below = figure.layout.xaxis
+    shown = [text if under else "" for text, under in zip(texts, below.ticktext, strict=True)]
+    figure.update_layout(
+        xaxis2={
+            "overlaying": "x", "side": "top", "type": "log", "range": below.range, "tickvals": below.tickvals,
+            "ticktext": shown, "showgrid": False, "ticks": "outside", "tickcolor": GRID, "linecolor": INK,
+            "fixedrange": True, "automargin": True,
+            "title": {"text": "in flight, mean of both servers", "standoff": 4, "font": {"size": 11}},
+        },
+        legend={"y": 1.17},
+    )  # fmt: skip
+    figure.add_scatter(x=[view.levels[0]], y=[None], xaxis="x2", showlegend=False, hoverinfo="skip")
+
+
 def _few(blocks: tuple[float, ...], most: int = 24) -> str:
     more = f" and {len(blocks) - most} more" if len(blocks) > most else ""
     return ", ".join(words.ratio(block) for block in blocks[:most]) + more or words.MISSING
@@ -85,7 +110,7 @@ def _speedup_title(view: View, points: Points) -> str:
         said += f" and {words.ratio(high.value)} at {words.level(last)}"
     even = view.judgement.decision.break_even
     if even and even.form is Crossing.PAYS_UP_TO and words.known(even.at.value):
-        said += f"; break-even at {words.interval(even.at, words.load)} users"
+        said += f"; break-even at {words.of_loads(even.at)}"
     return said
 
 
@@ -105,7 +130,7 @@ def _shade_limit(figure: Any, view: View) -> None:
             x=[found.at.value], y=[found.threshold], mode="markers",
             name=f"{word} {words.interval(found.at, words.load)}",
             marker={"symbol": symbol, "size": 11, "color": INK, "line": {"width": 2, "color": INK}},
-            hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.interval(found.at, words.load)} users"],
+            hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.of_loads(found.at)}"],
             hoverinfo="text",
             error_x={"type": "data", "symmetric": False, "array": [max(0.0, high - found.at.value)],
                      "arrayminus": [max(0.0, found.at.value - low)], "color": INK, "thickness": 1.5},
@@ -131,7 +156,7 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     measured = [level for level in view.levels if any(words.known(view.speedup(n, level).ratio.value) for n in names)]
     ends = dict.fromkeys((measured[0], measured[-1]))
     title = "A" + "; ".join(_proven(view, names, level) for level in ends)[1:]
-    figure = canvas(title, x_title=LOAD, y_title="speed-up, ratio")
+    figure = canvas(title, x_title=load_title(), y_title="speed-up, ratio")
     load_axis(figure, view.levels)
     level_line(figure, 1.0, "no change", dash="solid")
     colours, shapes = (VERMILLION, GREEN, PURPLE, AMBER, SKY, BLUE), ("diamond", "circle", "square", "triangle-up", "x")

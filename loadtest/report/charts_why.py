@@ -12,7 +12,6 @@ from loadtest.report import words
 from loadtest.report.figures import (
     AMBER,
     GREEN,
-    LOAD,
     PURPLE,
     SKY,
     Chart,
@@ -22,6 +21,7 @@ from loadtest.report.figures import (
     label,
     level_line,
     load_axis,
+    load_title,
     series,
     thinned,
 )
@@ -37,7 +37,7 @@ def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not tau or not cost:
         return None
     title = _steps_title(dict(tau), dict(cost))
-    figure = canvas(title, x_title=LOAD, y_title="tokens per step; ratio")
+    figure = canvas(title, x_title=load_title(), y_title="tokens per step; ratio")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero")
     series(figure, Style(name="tokens per step τ", colour=GREEN), tau, words.count)
@@ -108,7 +108,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         for why in entries
     )
     return Chart(
-        key="survival", part="why", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
+        key="survival", part="acceptance", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
         note="Acceptance belongs to model and text, not to load. A mean hides late slots that never pay.",
         columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,
     )  # fmt: skip

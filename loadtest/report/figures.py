@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import plotly.graph_objects as go
 
+from loadtest import loads
 from loadtest.analyse.estimates import Estimate
 from loadtest.report import words
 
@@ -22,8 +23,12 @@ GREEN, PURPLE, AMBER, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 INK, GRID, SHADE = "#767676", "rgba(128,128,128,0.25)", "rgba(128,128,128,0.20)"
 ARM_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
 ARM_SHAPES = ("circle", "diamond", "square", "cross")
-LOAD = "load, users, log scale"
 DODGE = 0.012  # arms are set this share apart along the load axis, so that error bars do not cover each other
+
+
+def load_title() -> str:
+    """Return the title of an axis of loads."""
+    return f"load, {loads.unit()}, log scale"
 
 
 PARTS = ("load", "classes", "day", "latency", "tokens", "why", "acceptance", "cells")  # sections that hold charts

@@ -40,6 +40,8 @@ def annotated(judgement: Judgement) -> Iterator[str]:
             yield command("error", "loadtest", judgement.decision.headline)
         return
     found = [line for line in _of(gate) if line]
+    if gate.outcome not in gate.outcomes:  # such as another run that is not to be judged
+        yield command("error", "loadtest gate", gate.headline)
     yield from found[:ANNOTATIONS]
 
 

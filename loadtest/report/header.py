@@ -13,7 +13,7 @@ from typing import Any
 from loadtest.analyse.results import Answer
 from loadtest.errors import ExitCode
 from loadtest.report import words
-from loadtest.report.view import View
+from loadtest.report.view import View, section
 
 ROWS = 300  # of one group; the rest stands in run.json
 ELSEWHERE = ("command", "comparability", "notes")  # these have a place of their own on the page
@@ -43,7 +43,9 @@ def banners(view: View) -> tuple[Banner, ...]:
     code = view.judgement.decision.exit_code
     smoke, itself = bool(run.get("smoke")), bool(run.get("aa"))
     unvaried = bool(view.candidate) and not simulated(run) and starts(run) <= 1
+    faked = [name for name, table in arm_tables(view) if "faked acceptance" in _modes(table)]
     said = (
+        (bool(faked), "Faked acceptance", "alarm", f"Drafts are accepted by decree ({', '.join(faked)}): no evidence."),
         (simulated(run), "Simulated", "note", "These figures describe a model, not anyone's hardware."),
         (answer is Answer.INVALID, "Invalid", "alarm", "This run cannot be judged. Use none of its figures."),
         (interrupted(run) or code == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
@@ -89,8 +91,8 @@ def started(run: Mapping[str, Any]) -> str:
     return words.plain(next((run[key] for key in ("started", "started_utc", "started_at") if run.get(key)), ""), 60)
 
 
-def servers(view: View) -> tuple[tuple[str, str], ...]:
-    """Return each arm's name with its server: model, method and URL, as far as the header says."""
+def arm_tables(view: View) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return each arm's name with what the header says of it: its own entries, and those of its server's identity."""
     tables = view.run.get("arms")
     if isinstance(tables, Mapping):
         tables = [
@@ -103,9 +105,95 @@ def servers(view: View) -> tuple[tuple[str, str], ...]:
         row = known.get(name, {})
         identity = row.get("identity")
         merged = (dict(identity) if isinstance(identity, Mapping) else {}) | {k: v for k, v in row.items() if v}
-        parts = [merged.get(key) for key in ("model", "method", "url")]
-        found.append((words.plain(name), ", ".join(words.plain(part, 200) for part in parts if part)))
+        found.append((words.plain(name), merged))
     return tuple(found)
+
+
+def servers(view: View) -> tuple[tuple[str, str], ...]:
+    """Return each arm's name with its server: model, method, draft tokens and URL, as far as the header says."""
+    found = []
+    for name, table in arm_tables(view):
+        k = table.get("num_speculative_tokens")
+        drafts = f"k = {k}" if isinstance(k, int) and not isinstance(k, bool) else None
+        parts = [table.get("model"), table.get("method"), drafts, table.get("url")]
+        found.append((name, ", ".join(words.plain(part, 200) for part in parts if part)))
+    return tuple(found)
+
+
+def _modes(table: Mapping[str, Any]) -> list[str]:
+    modes = table.get("modes")
+    return [str(mode) for mode in modes] if isinstance(modes, list | tuple) else []
+
+
+def conditions(view: View) -> tuple[tuple[str, str], ...]:
+    """Return the conditions that the answer holds under, as names and values; what is not known is left out."""
+    experiment = section(view.run, "experiment")
+    load, generation = section(experiment, "load"), section(experiment, "generation")
+    found = [
+        ("server", _version(view)), ("hardware", _hardware(view)),
+        ("generation", ", ".join(_named(generation, key, word) for key, word in GENERATION if _given(generation, key))),
+        ("load", _load(load)), ("windows", _windows(view)),
+    ]  # fmt: skip
+    return tuple((name, value) for name, value in found if value)
+
+
+GENERATION = (("temperature", "temperature"), ("top_p", "top-p"), ("top_k", "top-k"), ("max_tokens", "max tokens"))
+
+
+def _given(table: Mapping[str, Any], key: str) -> bool:
+    return isinstance(table.get(key), int | float) and not isinstance(table.get(key), bool)
+
+
+def _named(table: Mapping[str, Any], key: str, word: str) -> str:
+    return f"{word} {table[key]:g}"
+
+
+def _version(view: View) -> str:
+    told = {f"{table.get('kind') or ''} {table.get('version') or ''}".strip() for _, table in arm_tables(view)}
+    return ", ".join(words.plain(text, 80) for text in sorted(told) if text)
+
+
+def _hardware(view: View) -> str:
+    """Return where the servers ran, as far as they or the file of servers say."""
+    if simulated(view.run):
+        return "none: a model of an engine"
+    said = []
+    for name, table in arm_tables(view):
+        config = section(table, "config")
+        device, gpus = config.get("device_config.device") or config.get("device_config.device_type"), table.get("gpus")
+        parts = [words.plain(device, 40)] if isinstance(device, str) else []
+        parts += [f"{gpus} GPU{'s' if gpus != 1 else ''}"] if isinstance(gpus, int) else []
+        said.append((name, ", ".join(parts)))
+    if len({text for _, text in said}) <= 1:
+        return said[0][1] if said else ""
+    return "; ".join(f"{name}: {text or 'not said'}" for name, text in said)
+
+
+def _load(load: Mapping[str, Any]) -> str:
+    kind, think = load.get("kind"), load.get("think_time")
+    said = {"closed": "closed loop", "open": f"open load, {_arrivals(load)}"}.get(str(kind), "")
+    if said and isinstance(think, int | float):  # a factor on the scenario's own pauses
+        said += f", think times × {think:g}" if think else ", no think time"
+    return said
+
+
+def _arrivals(load: Mapping[str, Any]) -> str:
+    name, shape = words.plain(load.get("arrivals"), 40), words.plain(load.get("shape"), 40)
+    said = f"{name} arrivals" if name else "arrivals at a set rate"
+    if name in ("gamma", "weibull"):
+        said += f" (CV {words.plain(load.get('cv'), 40)})"
+    if shape and shape != "steady":
+        said += f", a {shape} of {words.plain(load.get('factor'), 40)} times"
+    return said
+
+
+def _windows(view: View) -> str:
+    lengths = sorted(cell.window_s for cell in view.judgement.cells if cell.window_s and words.known(cell.window_s))
+    if not lengths:
+        return ""
+    ends = dict.fromkeys(words.minutes(length) for length in (lengths[0], lengths[-1]))
+    blocks = len({cell.block for cell in view.judgement.cells})
+    return f"{' to '.join(ends)}, {blocks} block{'s' if blocks != 1 else ''}"
 
 
 def command(run: Mapping[str, Any]) -> str:

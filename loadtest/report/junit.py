@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
+from xml.etree import ElementTree as ET  # nosec B405  # writes XML, reads none
 
 from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
 from loadtest.analyse.results import Judgement
@@ -43,6 +43,8 @@ def junit(run: Mapping[str, Any], judgement: Judgement) -> str:
         for against in gate.regressions:
             if against.judged:
                 _case(suite, _name(against), against.outcome, "against the other run", gate)
+        if gate.outcome not in gate.outcomes:  # such as another run that is not to be judged
+            _case(suite, "the gate", gate.outcome, gate.headline, gate)
     for name in ("failure", "error", "skipped"):
         suite.set({"failure": "failures", "error": "errors"}.get(name, name), str(len(suite.findall(f"*/{name}"))))
     suite.set("tests", str(len(suite)))

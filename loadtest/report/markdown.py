@@ -10,6 +10,7 @@ from typing import Any
 from loadtest.analyse.results import Judgement
 from loadtest.report import answer, header, tables, words
 from loadtest.report import gate as gate_report
+from loadtest.report.charts_classes import by_class
 from loadtest.report.view import View
 from loadtest.report.writing import write_whole
 
@@ -26,6 +27,7 @@ def write_summary(folder: Path, run: Mapping[str, Any], judgement: Judgement) ->
     return write_whole(folder / NAME, summary(run, judgement))
 
 
+@words.in_its_unit
 def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     """Return the answer, the table by level and the notes as GitHub-flavoured markdown."""
     view, decision = View(run=run, judgement=judgement), judgement.decision
@@ -36,7 +38,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     if decision.recommendation:
         parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
     even = decision.break_even.sentence if decision.break_even else ""
-    parts += [quiet(text) for text in (even, decision.second, *answer.why_sentences(view)) if text]
+    parts += [quiet(text) for text in (even, decision.second, *answer.why_sentences(view), by_class(view)) if text]
     if decision.would_settle:
         parts.append(f"What would settle it: {quiet(decision.would_settle)}")
     if decision.reasons:

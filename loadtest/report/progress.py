@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from loadtest.report import words
+from loadtest.report.comparability import comparison_lines
 
 WAIT_LINES_S = 20.0  # between two lines on a server that is awaited, where there is no live view
 
@@ -70,6 +71,7 @@ class Progress:
             "calibration_start": self._on_calibration,
             "asking_start": self._on_asking,
             "note": self._on_note,
+            "compared": self._on_compared,
             "outputs_start": self._on_outputs,
             "server_start": self._on_server_start,
             "server_wait": self._on_server_wait,
@@ -80,11 +82,11 @@ class Progress:
             show(event)
 
     def _on_calibration(self, event: Mapping[str, Any]) -> None:
-        self._say(f"calibrating the client against the built-in null server, {event.get('users', 0):g} users")
+        self._say(f"calibrating the client against the built-in null server, {words.calibrated(event)}")
 
     def _on_asking(self, event: Mapping[str, Any]) -> None:
-        arm, level = words.plain(event.get("arm", ""), 40), float(event.get("level") or 0.0)
-        self._say(f"measuring what asking for token counts costs, on {arm} at {words.level(level)}")
+        arm = words.plain(event.get("arm", ""), 40)
+        self._say(f"measuring what asking for token counts costs, on {arm} at {words.level_of(event)}")
 
     def _on_outputs(self, event: Mapping[str, Any]) -> None:
         arm, count = words.plain(event.get("arm", ""), 40), int(event.get("prompts") or 0)
@@ -114,6 +116,10 @@ class Progress:
     def _on_server_stop(self, event: Mapping[str, Any]) -> None:
         self._waiting = f"ending {words.plain(event.get('arm', ''), 40)}"
         self._say(self._waiting)
+
+    def _on_compared(self, event: Mapping[str, Any]) -> None:
+        for line in comparison_lines(event.get("rows") or ()):
+            self._say(line)
 
     def _on_note(self, event: Mapping[str, Any]) -> None:
         self._say(f"note: {words.plain(event.get('text', ''), 400)}")
@@ -156,7 +162,7 @@ class Progress:
     def _where(self) -> str:
         cell = self._cell
         position = f"cell {int(cell.get('index') or 0) + 1} of {self._total}"
-        level = words.level(float(cell.get("level") or 0.0))
+        level = words.level_of(cell)
         return f"{position}, {self._arm}, {level}, block {int(cell.get('block') or 0) + 1}"
 
     @property

@@ -198,12 +198,15 @@ def comparability(view: View) -> dict[str, Table]:
 
 
 def _compared(name: str, lines: Sequence[Comparability]) -> Table:
-    rows = tuple(
+    rows: tuple[Row, ...] = tuple(
         (words.plain(line.item), words.plain(line.kind), words.plain(line.baseline) or words.MISSING,
          words.plain(line.candidate) or words.MISSING, words.plain(line.source))
         for line in lines[:MOST]
     )  # fmt: skip
-    columns = ("item", "difference", "baseline", "candidate", "source")
+    columns: Row = ("item", "difference", "baseline", "candidate", "source")
+    if any(line.note for line in lines):
+        columns += ("what that means",)
+        rows = tuple((*row, words.plain(line.note, 300)) for row, line in zip(rows, lines, strict=False))
     return Table(name=name, columns=columns, rows=rows, left_out=max(0, len(lines) - MOST))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,16 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from loadtest import loads
 from loadtest.analyse.results import Judgement
-from loadtest.report import answer, header, words
+from loadtest.report import answer, header, runs, words
 from loadtest.report import gate as gate_report
+from loadtest.report.charts_classes import by_class
+from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
 LINES = 8  # of reasons and of notes
+SHORT_UNITS = {"users": "users", "requests/s": "req/s", "sessions/s": "sess/s"}  # a table of 80 columns is full
 VERDICT_STYLES = {
     "pays": "green",
     "slower": "red",
@@ -29,9 +33,23 @@ def print_summary(
     console: Console, run: Mapping[str, Any], judgement: Judgement, page_path: Path | None = None
 ) -> None:
     """Print the answer; `page_path` is where report.html lies."""
-    console.print(summary(run, judgement, page_path), highlight=False, soft_wrap=False)
+    console.print(summary(run, judgement, page_path), highlight=False, soft_wrap=False, crop=False)
 
 
+def print_comparison(console: Console, found: Sequence[Entry], page_path: Path) -> None:
+    """Print which of several runs pays up to the highest load, one line per run, and where their page lies."""
+    parts: list[RenderableType] = [
+        Text(f"{banner.word.upper()}: {banner.text}", style="bold red" if banner.tone == "alarm" else "bold yellow")
+        for banner in runs.banners(found)
+    ]
+    said = runs.headline(found)
+    parts += [Text(""), Text(words.plain(said[:1].upper() + said[1:]), style="bold"), Text("")]
+    parts += [Text(f"- {entry.name}: {words.plain(entry.view.judgement.decision.headline, 400)}") for entry in found]
+    parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
+    console.print(Group(*parts), highlight=False, soft_wrap=False, crop=False)
+
+
+@words.in_its_unit
 def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None = None) -> RenderableType:
     """Return the answer, the table by level and what the exit code means; foreign text is never markup."""
     view, decision = View(run=run, judgement=judgement), judgement.decision
@@ -51,7 +69,11 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += _list("", decision.reasons)
     if view.levels and judgement.arm_levels:
         parts += [Text(""), _levels(view)]
-    parts += [Text(""), *(Text(line) for line in answer.why_sentences(view)), Text(answer.certainty(view))]
+    parts += [
+        Text(""),
+        *(Text(line) for line in (*answer.why_sentences(view), by_class(view)) if line),
+        Text(answer.certainty(view)),
+    ]
     marked = sum(bool(cell.marks) for cell in judgement.cells)
     if marked:
         parts.append(Text(f"{marked} cell{'s carry' if marked > 1 else ' carries'} a quality mark."))
@@ -86,7 +108,7 @@ def _list(prefix: str, items: tuple[str, ...]) -> Iterator[Text]:
 def _levels(view: View) -> Table:
     """One entry per level, one line per arm; the speed-up and, below it, the verdict at the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("users", "arm"):
+    for name in (SHORT_UNITS.get(loads.unit(), "load"), "arm"):
         table.add_column(name, no_wrap=True)
     for name in ("in flight", "TTFT p50", "TPOT", "tokens/s"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -86,10 +86,13 @@ class View:
         return tuple(guard for guard in self.judgement.decision.guards if guard.level == level)
 
     def deepest(self, metric: str) -> str:
-        """Return the deepest percentile whose bound exists at half of the arms and levels or more; else ''."""
-        tails = (item.tails.get(metric) for item in self.judgement.arm_levels)
-        depths = sorted(DEPTHS.index(tail.deepest) for tail in tails if tail is not None and tail.deepest in DEPTHS)
-        return DEPTHS[depths[len(depths) // 2]] if depths else ""
+        """Return the deepest percentile whose bound exists at half of the levels of every arm or more; else ''."""
+        by_arm: dict[str, list[int]] = {}
+        for item in self.judgement.arm_levels:
+            tail = item.tails.get(metric)
+            if tail is not None and tail.deepest in DEPTHS:
+                by_arm.setdefault(item.arm, []).append(DEPTHS.index(tail.deepest))
+        return DEPTHS[min(sorted(depths)[len(depths) // 2] for depths in by_arm.values())] if by_arm else ""
 
     def metrics_compared(self) -> tuple[str, ...]:
         """Return the metrics that have a speed-up anywhere, the deciding one first."""

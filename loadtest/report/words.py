@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
+from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
-from loadtest.analyse.results import Answer, Finding
+from loadtest.analyse.results import Answer, Finding, Judgement
 from loadtest.errors import ExitCode
 
 MISSING = "–"
@@ -137,20 +140,62 @@ def load(value: float | None) -> str:
     """Return a load: whole from 10 on, one digit below."""
     if value is None or math.isnan(value):
         return MISSING
+    if loads.is_rate():
+        return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
+LOADS = {
+    "users": "users, each sending its next request when the last is done and its think time is over",
+    "requests/s": "requests per second, in sessions that arrive at set times whatever the server does; a later turn"
+    " follows its pause after the answer before",
+    "sessions/s": "sessions per second that arrive at set times whatever the server does; a later turn follows its"
+    " pause after the answer before",
+}
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_its_unit(draw: Callable[P, T]) -> Callable[P, T]:
+    """Let a function that is given a judgement say loads in the unit of that judgement."""
+
+    @wraps(draw)
+    def drawn(*given: P.args, **named: P.kwargs) -> T:
+        judgement = next(one for one in (*given, *named.values()) if isinstance(one, Judgement))
+        with loads.spoken(judgement.unit if judgement.unit in LOADS else loads.USERS):
+            return draw(*given, **named)
+
+    return drawn
+
+
 def level(value: float) -> str:
-    """Return a tested level with its unit: 16 users."""
-    return f"{value:g} user" if value == 1 else f"{value:g} users"
+    """Return a tested level with its unit: 16 users, 2.5 requests/s."""
+    return loads.said(f"{value:g}")
+
+
+def calibrated(found: Mapping[str, object]) -> str:
+    """Return the load of a calibration, as the header holds it, with its unit."""
+    return level_of({"level": found.get("users"), "unit": found.get("unit")})
+
+
+def level_of(event: Mapping[str, object]) -> str:
+    """Return the level of an event with its unit, users where it names none."""
+    unit = str(event.get("unit"))
+    with loads.spoken(unit if unit in LOADS else loads.USERS):
+        return level(float(str(event.get("level") or 0.0)))
 
 
 def levels(values: Iterable[float]) -> str:
     """Return several levels with their unit: 16, 32 and 64 users."""
     texts = [f"{value:g}" for value in sorted(set(values))]
     if len(texts) < 2:
-        return f"{texts[0]} user{'' if texts[0] == '1' else 's'}" if texts else MISSING
-    return ", ".join(texts[:-1]) + f" and {texts[-1]} users"
+        return loads.said(texts[0]) if texts else MISSING
+    return ", ".join(texts[:-1]) + f" and {texts[-1]} {loads.unit()}"
+
+
+def of_loads(estimate: Estimate) -> str:
+    """Return a load with its interval and unit: `41 [33, 52] users`."""
+    return f"{interval(estimate, load)} {loads.unit()}"
 
 
 def interval(estimate: Estimate, form: Format | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, urlsplit
@@ -88,6 +89,16 @@ def clean_url(word: str, option: str) -> str:
     return address.url.removesuffix("/v1").rstrip("/")
 
 
+def proxy_url(word: str, named: str) -> str:
+    """Return a proxy's URL in its plain form, "" for none. Raises UsageError for one that the client cannot use."""
+    if not word:
+        return ""
+    address = read_address(word, named)
+    if address.scheme != "http" or address.path:
+        raise UsageError(f"{named} is {word!r}; a proxy is spoken to over plain HTTP, at http://host:port.")
+    return address.url
+
+
 def same_place(first: str, second: str) -> bool:
     """Return whether two URLs lead to the same host, port and path, as far as their words tell.
 
@@ -108,4 +119,27 @@ def _machine(host: str) -> str:
         return host
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    return _THIS_MACHINE if str(address) in ("127.0.0.1", "::1", "0.0.0.0", "::") else str(address)
+    local = ("127.0.0.1", "::1", "0.0.0.0", "::")  # nosec B104  # compared, never bound
+    return _THIS_MACHINE if str(address) in local else str(address)
+
+
+_LOCAL_SUFFIXES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".svc", ".cluster.local")
+
+
+def is_public(url: str) -> bool:
+    """Return whether a URL may lead to the public internet: neither to loopback, nor to private or local names.
+
+    A name is looked up; one that has no address is taken as public, since nothing shows that it is not.
+    """
+    host = read_address(url, "a URL").host.rstrip(".")
+    if host == _THIS_MACHINE or host.endswith(_LOCAL_SUFFIXES):
+        return False
+    try:
+        return ip_address(host).is_global
+    except ValueError:
+        pass
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return "." in host  # a name of one word is that of a container or a machine nearby
+    return any(ip_address(str(place).partition("%")[0]).is_global for place in found)

@@ -24,6 +24,7 @@ class Arm:
     model: str = ""
     api_key_env: str = ""
     insecure: bool = False
+    proxy: str = ""  # URL of an HTTP proxy to go through
     headers_env: dict[str, str] = field(default_factory=dict)  # header → environment variable with its value
     ca: str = ""  # PEM file of certificate authorities
     metrics: tuple[str, ...] = ()  # metrics URLs of every replica; empty: url + /metrics; NO_COUNTERS: none
@@ -35,6 +36,7 @@ class Arm:
     prometheus: str = ""  # URL of a Prometheus that holds its metrics, in place of `metrics`
     prometheus_match: str = ""  # label matchers that choose its series, such as job="vllm-a"
     declared: dict[str, str] = field(default_factory=dict)  # item → value, where a server does not tell it
+    shared: bool = False  # another arm has the same URL: what that URL tells without naming the model is of both
     counts: tuple[str, ...] = ()  # ways to ask for the tokens of each chunk; empty: every one that is known
 
     def headers(self) -> dict[str, str]:

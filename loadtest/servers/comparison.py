@@ -10,13 +10,18 @@ from typing import Any
 from loadtest.servers.arm import Arm
 from loadtest.servers.identity import BY_ANSWERS, Identity
 from loadtest.servers.kinds import KINDS, OPENAI, Kind
-from loadtest.servers.told import EXTRACTING
+from loadtest.servers.told import EXTRACTING, LABELS
 
 Row = dict[str, Any]
 SPECULATION, CONTEXT, SETTINGS = "speculation", "context length", "settings (/server_info)"
 COUNTERS = "counters (/metrics)"
 TARGET_CONTEXT = "speculative_config.draft_model_config.spec_target_max_model_len"
-# What only speculation and its price hang on. An item that is unknown costs the verdict this much.
+WRONG = {
+    "both": "both speculate; start the baseline without a speculative configuration",
+    "none": "none speculates; start the candidate with a speculative configuration",
+    "swapped": "the arms are swapped: the baseline speculates and the candidate does not",
+}
+# What an item that is unknown costs the verdict.
 COSTS = {
     "version": "two versions may differ in speed.",
     "model": "another model is another amount of work.",
@@ -48,7 +53,7 @@ def compare(baseline: Identity, candidate: Identity, arms: tuple[Arm, Arm] | Non
     """Return the comparability table: one row per item, with its source and the kind of its difference.
 
     source: verified (read from both) · declared · unknown. kind: equal · expected (speculation itself) · consequence
-    (what the server changed because of it) · violation · unknown (one side does not tell; `cost` says what hangs on it).
+    (what the server changed because of it) · violation · unknown (one side does not tell; `note` says what that costs).
     """
     declared = tuple(arm.declared for arm in arms) if arms else ({}, {})
     pair = Pair(baseline=baseline, candidate=candidate, declared_baseline=declared[0], declared_candidate=declared[1])
@@ -63,7 +68,7 @@ def compare(baseline: Identity, candidate: Identity, arms: tuple[Arm, Arm] | Non
         _counters(baseline, candidate),
     ]
     rows = [_with_declared(row, pair) for row in rows] + list(_settings(pair)) + list(_declared(pair, rows))
-    return [row | {"cost": COSTS[row["item"]]} if row["kind"] == "unknown" and row["item"] in COSTS else row
+    return [row | {"note": COSTS[row["item"]]} if row["kind"] == "unknown" and row["item"] in COSTS else row
             for row in rows]  # fmt: skip
 
 
@@ -82,17 +87,26 @@ def _context(pair: Pair) -> str:
 
 
 def _settings(pair: Pair) -> Iterator[Row]:
-    """Yield a row for every setting that differs, and one that says how many are equal."""
+    """Yield a row for every setting that differs, and one that says how many are equal.
+
+    Where a side told only the labels of its metrics, what both told is compared and the rest is unknown.
+    """
     mine, other, kind = pair.baseline.config, pair.candidate.config, pair.kind
-    if not (mine and other):
-        yield _row(SETTINGS, None, None)
+    sources = [identity.config_from for identity in (pair.baseline, pair.candidate)]
+    whole = bool(mine and other) and LABELS not in sources
+    keys = mine.keys() | other.keys()
+    if not whole:
+        keys = mine.keys() & other.keys()
+        mine, other = ({key: _shown(told[key]) for key in keys} for told in (mine, other))
+    for key in sorted(keys):
+        if mine.get(key) != other.get(key) and not matches(key, kind.ignored):
+            yield _row(key, mine.get(key), other.get(key), differs=_difference(key, pair), show_none=True)
+    if whole:
+        same = sum(1 for key in mine if mine[key] == other.get(key, object()))
+        yield _row("settings that are equal (/server_info)", same, same)
         return
-    for key in sorted(mine.keys() | other.keys()):
-        if mine.get(key) == other.get(key) or matches(key, kind.ignored):
-            continue
-        yield _row(key, mine.get(key), other.get(key), differs=_difference(key, pair), show_none=True)
-    same = sum(1 for key in mine if mine[key] == other.get(key, object()))
-    yield _row("settings that are equal (/server_info)", same, same)
+    told = [source or "not told" for source in sources]
+    yield _row(SETTINGS, None, None) | {"baseline": told[0], "candidate": told[1]}
 
 
 def _difference(key: str, pair: Pair) -> str:
@@ -119,12 +133,15 @@ def _row(item: str, mine: Any, other: Any, differs: str = "violation", *, show_n
 
 def _speculation(baseline: Identity, candidate: Identity) -> Row:
     states = (baseline.speculates, candidate.speculates)
+    swapped = states == (True, False)
     # That a candidate's answers came one token at a time proves no more than that nothing was accepted.
     unproven = candidate.speculates is False and candidate.shown_by == BY_ANSWERS
     unknown = None in states or (unproven and not baseline.speculates)
     kind = "unknown" if unknown else "expected" if states == (False, True) else "violation"
-    return {"item": SPECULATION, "baseline": _how(baseline), "candidate": _how(candidate),
-            "source": "unknown" if unknown else "verified", "kind": kind}  # fmt: skip
+    row = {"item": SPECULATION, "baseline": _how(baseline), "candidate": _how(candidate),
+           "source": "unknown" if unknown else "verified", "kind": kind}  # fmt: skip
+    said = WRONG["swapped" if swapped else "both" if baseline.speculates else "none"]
+    return row | {"note": said} if kind == "violation" else row
 
 
 def _how(identity: Identity) -> str:
@@ -169,5 +186,5 @@ def _declared(pair: Pair, rows: list[Row]) -> Iterator[Row]:
 
 
 def _shown(value: Any) -> str:
-    text = "–" if value is None else str(value)
+    text = "–" if value in (None, "None") else str(value)
     return text if len(text) <= 120 else text[:117] + "…"

@@ -18,6 +18,7 @@ from loadtest.servers.arm import server_named as server_named
 from loadtest.servers.counters import parse_exposition
 from loadtest.servers.fetch import Answer, NoAnswer, fetch
 from loadtest.servers.hiding import carried, purged, without
+from loadtest.servers.kinds import KINDS
 
 TIMEOUT_S = 10.0
 ANSWERS_S = 1.0
@@ -25,7 +26,7 @@ ANSWERS_S = 1.0
 
 @dataclass(slots=True)
 class Control:
-    """HTTP client of one arm's control plane. Redirects are not followed, proxies not used."""
+    """HTTP client of one arm's control plane. Redirects are not followed, proxies not used unless asked."""
 
     arm: Arm
     client: httpx.Client = field(init=False)
@@ -39,6 +40,7 @@ class Control:
         self.client = httpx.Client(
             base_url=self.arm.url, headers={"Accept-Encoding": "identity"} | headers, timeout=TIMEOUT_S,
             trust_env=False, verify=self.arm.verification(), follow_redirects=False,
+            proxy=self.arm.proxy or None,
         )  # fmt: skip
         if self.arm.prometheus:
             self._bare = httpx.Client(timeout=TIMEOUT_S, trust_env=False, verify=self.arm.verification())
@@ -64,10 +66,12 @@ class Control:
         except NoAnswer as error:
             raise NoAnswer(self.without_secrets(str(error))) from None
 
-    def json(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def json(
+        self, path: str, body: Mapping[str, Any] | None = None, limit_s: float = TIMEOUT_S
+    ) -> dict[str, Any] | None:
         """Return the JSON object at `path`; None when there is none."""
         try:
-            return self.fetch(path, body=body).object()
+            return self.fetch(path, limit_s, body).object()
         except NoAnswer:
             return None
 
@@ -117,6 +121,9 @@ class Control:
         """Return the text of /metrics of every replica. Raises NoAnswer, also where it is not to be read."""
         if self.arm.metrics == (NO_COUNTERS,):
             raise NoAnswer("its counters are not read")
+        replicas, named = self.arm.replicas, len(self.arm.metrics) or 1
+        if named < replicas:
+            raise NoAnswer(f"{named} of {replicas} replicas is named: give the metrics URL of each")
         texts = []
         for url in self.arm.metrics or ("/metrics",):
             answer = self.fetch(url)
@@ -148,10 +155,35 @@ class Control:
                 bare = self._bare
                 values, positions, began = prometheus.scrape(self.arm, lambda url: fetch(bare, url, TIMEOUT_S, None))
             else:
-                values, positions = parse_exposition("\n".join(self.expositions()), self.arm.model)
+                text = "\n".join(self.expositions())
+                values, positions = parse_exposition(text, self.arm.model, shared=self.arm.shared)
         except (NoAnswer, ValueError) as failure:
             error = self.without_secrets(str(failure))
         return values, positions, time.perf_counter() - began, error
+
+
+RESETS = 5  # attempts: blocks are held for a moment after the last request
+RESET_PAUSE_S = 0.2
+
+
+def reset_prefixes(control: Control) -> str:
+    """Empty a server's prefix cache; return why that cannot be done, or the empty string."""
+    path = KINDS[control.arm.kind].reset if control.arm.kind else ""
+    if not path:
+        return "a server of this kind has no way to empty its prefix cache"
+    said = ""
+    for attempt in range(RESETS):
+        time.sleep(RESET_PAUSE_S if attempt else 0)
+        try:
+            answer = control.fetch(path, body={})
+        except NoAnswer as error:
+            return f"POST {path} was not answered ({error})"
+        if answer.status == 200 and (answer.object() or {}).get("success") is not False:
+            return ""
+        said = f"POST {path} was answered with HTTP {answer.status}"
+        if answer.status == 404:
+            return f"{said}: vLLM needs VLLM_SERVER_DEV_MODE=1 for it"
+    return f"{said}, {RESETS} times"
 
 
 def answers(url: str) -> bool:

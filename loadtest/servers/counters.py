@@ -24,16 +24,17 @@ PER_POSITION = tuple(kind.per_position for kind in KINDS.values() if kind.per_po
 Sample = tuple[str, Mapping[str, str], float]  # exposition name, labels, value
 
 
-def parse_exposition(text: str, model: str = "") -> tuple[dict[str, float], list[float]]:
+def parse_exposition(text: str, model: str = "", *, shared: bool = False) -> tuple[dict[str, float], list[float]]:
     """Return (values, accepted tokens by draft slot) of an exposition in Prometheus' text format.
 
     Counters and gauges are summed over their labels (engines of a data-parallel server, finish reasons); shares
     (`…_perc`) are averaged. Histogram buckets, `_created` twins and other processes' families are left out, before
     parsing, so that a scrape costs well under a millisecond. Where the exposition tells several models apart and
-    `model` is one of them, only that one counts. Raises ValueError for text that is no exposition.
+    `model` is one of them, only that one counts; `shared`: only what names it. Raises ValueError for text that is no
+    exposition.
     """
     lines = [line for line in text.splitlines() if line.startswith(_KEPT) and not _skipped(line)]
-    lines = _of_model(lines, model)
+    lines = _of_model(lines, model, shared=shared)
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     return added_up((s.name, s.labels, s.value) for family in families for s in family.samples)
 
@@ -59,12 +60,14 @@ def _skipped(line: str) -> bool:
     return name.endswith(_SKIPPED_SUFFIXES)
 
 
-def _of_model(lines: list[str], model: str) -> list[str]:
+def _of_model(lines: list[str], model: str, *, shared: bool) -> list[str]:
     """Return the lines of one model, and those that name none; all of them unless that model is among several."""
     if not model:
         return lines
     named = {line: match[1] for line in lines if (match := _MODEL.search(line))}
     models = set(named.values())
+    if shared:
+        return [line for line in lines if named.get(line) == model]
     return [line for line in lines if named.get(line, model) == model] if model in models and len(models) > 1 else lines
 
 

@@ -25,58 +25,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from loadtest.checks import choice, flag, positive_s, shown, strings, text, whole
+from loadtest.checks import choice, shown
 from loadtest.errors import UsageError, nearest
 from loadtest.experiment import parse_toml
-from loadtest.servers.address import clean_url, read_address
-from loadtest.servers.control import Arm
+from loadtest.servers.address import clean_url, proxy_url, read_address
+from loadtest.servers.arm import NO_COUNTERS, Arm
+from loadtest.servers.arm_table import ArmTable as ArmTable
 from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
-from loadtest.settings import key
 
 LEAST_INHERITED = 8  # characters of a secret that a server has from the shell: shorter words are in any log
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLACE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^{}]*))?\}|\{([A-Za-z_]\w*)\}", re.ASCII)
-
-
-def _words_by_name(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise ValueError("a table of strings")
-    return dict(value)
-
-
-def _path_of_url(value: Any) -> str:
-    if not isinstance(value, str) or not value.startswith("/") or any(c.isspace() for c in value):
-        raise ValueError('a path such as "/health"')
-    return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTable:
-    """[arms.NAME]: one server; with `start` the run starts and ends it."""
-
-    role: str = key("", choice("baseline", "candidate"), "baseline: does not speculate; candidate: is held against it")
-    url: str = key("", text, "where it listens")
-    model: str = key("", text, "model name; default: the one the server lists")
-    api_key_env: str = key("", text, "name of the environment variable that holds the API key")
-    headers_env: dict[str, str] = key({}, _words_by_name, "header → name of the environment variable with its value")
-    ca: str = key("", text, "PEM file of certificate authorities, from the servers file's folder")
-    insecure: bool = key(False, flag, "do not verify TLS certificates")
-    metrics: tuple[str, ...] = key((), strings, "metrics URLs of every replica; default: url + /metrics")
-    replicas: int = key(1, whole(1, 100_000), "servers behind the URL")
-    gpus: int | None = key(None, whole(0, 100_000), "GPUs of all replicas")
-    method: str = key("", text, "declared method of speculation")
-    k: int | None = key(None, whole(1, 1000), "declared draft tokens per step")
-    start: tuple[str, ...] = key((), strings, "command that serves in the foreground, as a list of words")
-    stop: tuple[str, ...] = key(
-        (), strings, "command for what outlives `start`, such as a container; run after its end"
-    )
-    env: dict[str, str] = key({}, _words_by_name, "environment of the command, on top of this program's own")
-    cwd: str = key("", text, "working folder of the command, from the servers file's folder; default: the current one")
-    ready_s: float = key(600.0, positive_s, "time allowed from start to healthy")
-    stop_s: float = key(20.0, positive_s, "time allowed from TERM to its end, then it is killed; and to `stop`")
-    health: str = key("/health", _path_of_url, "path that answers 200 once it serves")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +69,8 @@ class ServersFile:
 
 def read_servers(path: Path, environment: Mapping[str, str] = os.environ) -> ServersFile:
     """Read a servers file. Raises UsageError for whatever is wrong with it, with its line."""
+    if path.exists() and not path.is_file():  # a pipe or a device may never end
+        raise UsageError(f"--servers {path} is not a file.")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -225,8 +188,12 @@ class _Reader:
         return Arm(
             name=name, role=table.role, url=clean_url(fill(table.url, "url"), f"arms.{name}.url"),
             model=fill(table.model, "model"), api_key_env=table.api_key_env, insecure=table.insecure,
+            proxy=proxy_url(fill(table.proxy, "proxy"), f"arms.{name}.proxy"),
             headers_env=table.headers_env, ca=str(self._path.parent / ca) if ca else "",
             metrics=tuple(_metrics_url(fill(word, "metrics"), f"arms.{name}.metrics") for word in table.metrics),
+            kind=table.kind, prometheus=clean_url(fill(table.prometheus, "prometheus"), f"arms.{name}.prometheus")
+            if table.prometheus else "", prometheus_match=fill(table.prometheus_match, "prometheus_match"),
+            declared={item: fill(value, "declared") for item, value in table.declared.items()},
             replicas=table.replicas, gpus=table.gpus, method=table.method, k=table.k,
         )  # fmt: skip
 
@@ -253,7 +220,7 @@ class _Reader:
 
 
 def _metrics_url(word: str, named: str) -> str:
-    return word if word.startswith("/") else read_address(word, named).url
+    return word if word.startswith("/") or word == NO_COUNTERS else read_address(word, named).url
 
 
 def _shown(name: str, value: Any) -> str:

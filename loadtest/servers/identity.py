@@ -10,7 +10,7 @@ from typing import Any
 
 from loadtest.servers.control import Control
 from loadtest.servers.counters import family_names
-from loadtest.servers.kinds import KINDS, SIMULATED, VLLM, Kind, detect, remembers
+from loadtest.servers.kinds import KINDS, OPENAI, SIMULATED, VLLM, Kind, detect, remembers
 from loadtest.servers.told import Told, text, whole
 from loadtest.servers.told import flatten as flatten
 
@@ -44,10 +44,13 @@ class Identity:
     modes: tuple[str, ...] = ()  # such as "faked acceptance"
     remembers: bool = False  # the drafter learns from earlier requests
     config: dict[str, Any] = field(default_factory=dict)  # flattened settings
+    config_from: str = ""  # where they were read
     simulated_world: str | None = None
     prompt_tokens: int | None = None  # of a fixed dialogue, as an answer counted them
+    tried: int = 0  # small requests that tried which optional fields it takes
     refused: tuple[str, ...] = ()  # optional fields of a request that it does not take
     rate_limits: dict[str, float] = field(default_factory=dict)  # of a gateway, per minute: requests · tokens
+    at_once: bool = False  # its streams came in one piece: something holds them back
     counters: str = ""  # why its counters cannot be read; empty: they can
 
 
@@ -56,8 +59,8 @@ def identify(control: Control, model: str) -> Identity:
     row = control.purged(next((row for row in control.models() if row.get("id") == model), {}))
     values, positions, _, error = control.scrape()
     kind = KINDS[control.arm.kind or detect(str(row.get("owned_by") or ""), values)]
-    told = kind.read(control, model)
-    kind = SIMULATED if told.simulated_world else kind
+    told = Told() if control.arm.shared else kind.read(control, model)
+    kind = SIMULATED if told.simulated_world else VLLM if kind is OPENAI and told.config else kind
     speculates, shown_by = _speculates(kind, told, {} if error else values)
     return Identity(
         kind=kind.name, model=model, model_root=text(row.get("root")) or told.model_root,
@@ -65,7 +68,8 @@ def identify(control: Control, model: str) -> Identity:
         probe_tokens=_probe(control, kind, model), template=_template(control, kind, model) or told.template,
         speculates=speculates, shown_by=shown_by, method=told.method, drafter=told.drafter, modes=told.modes,
         num_speculative_tokens=told.k if told.k is not None else len(positions) or None,
-        remembers=remembers(kind.name, told.method), config=told.config, simulated_world=told.simulated_world,
+        remembers=remembers(kind.name, told.method), config=told.config, config_from=told.config_from,
+        simulated_world=told.simulated_world,
         counters=error or ("" if family_names("\n".join(values)) else "no known counters"),
     )  # fmt: skip
 

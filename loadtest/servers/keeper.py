@@ -62,7 +62,7 @@ def _from_proc() -> list[Process]:
 
 
 def _from_ps() -> list[Process]:
-    listing = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False)
+    listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False)
     rows = [line.split() for line in listing.stdout.splitlines()]
     return [Process(pid=int(r[0]), parent=int(r[1]), group=int(r[2]), session=0)
             for r in rows if len(r) == 4 and not r[3].startswith("Z")]  # fmt: skip

@@ -89,7 +89,7 @@ SGLANG = Kind(
         "max_total_num_tokens", "max_total_tokens", "mem_fraction_static", "cuda_graph_max_bs*", "cuda_graph_bs*",
         "disable_overlap_schedule", "enable_mixed_chunk", "page_size", "launched_with_max_running_requests",
     ),
-    ignored=("random_seed", "host", "*port", "*_path_log*", "*nccl_init*", "served_model_name", "log_*", "*dist_init_addr"),
+    ignored=("random_seed", "host", "*port", "*nccl_init*", "served_model_name", "log_*", "*dist_init_addr"),
 )  # fmt: skip
 LLAMACPP = Kind(
     name="llamacpp", title="llama.cpp", owner="llamacpp", prefix="llamacpp:", read=llamacpp.read,
@@ -98,7 +98,10 @@ LLAMACPP = Kind(
     per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
     tokenizes=(("/tokenize", "content"),), templates=("/apply-template",),
 )  # fmt: skip
-OPENAI = Kind(name="openai", title="OpenAI-compatible server", counts=("continuous", "ids", "none"))
+OPENAI = Kind(  # a vLLM behind a gateway that rewrites the list of models may still tell its settings
+    name="openai", title="OpenAI-compatible server", read=vllm.read, counts=("continuous", "ids", "none"),
+    tokenizes=VLLM.tokenizes, templates=VLLM.templates,
+)  # fmt: skip
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (SIMULATED, VLLM, SGLANG, LLAMACPP, OPENAI)}
 
 

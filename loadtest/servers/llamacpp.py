@@ -31,7 +31,8 @@ def read(control: Control, model: str) -> Told:
     config |= {"n_ctx": context} if context is not None else {}
     config |= {"chat_template": _digest(template)} if template else {}
     return Told(
-        config=config, speculates=any(drafting) if drafting else None, method=_method(slots) if any(drafting) else None,
+        config=config, config_from="/props" if config else "",
+        speculates=any(drafting) if drafting else None, method=_method(slots) if any(drafting) else None,
         version=text(props.get("build_info")), model_root=text(props.get("model_path")), max_model_len=context,
         template=_digest(template) if template else None,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from loadtest.servers.told import LOSSY, Told, flatten, table, text, whole
+from loadtest.servers.told import LOSSY, Told, flatten, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 PATHS = ("/server_info", "/get_server_info")
 # Not settings: how it was called, what it is doing, and keys.
 _NO_SETTINGS = ("internal_states", "launch_command", "scheduler_info", "status", "version", "api_key", "admin_api_key")
+PINNED = "launched_with_max_running_requests"
+LOWERED_TO = 48
 THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
 
@@ -28,12 +30,12 @@ def read(control: Control, model: str) -> Told:
     speculates = None if "speculative_algorithm" not in settings else algorithm is not None
     pinned = "--max-running-requests" in str(info.get("launch_command", "--max-running-requests"))
     return Told(
-        config=flatten(settings) | ({} if not info else {"launched_with_max_running_requests": pinned}),
-        speculates=speculates, method=algorithm.lower() if algorithm else None, k=_drafted(settings) if speculates else None,
+        config=flatten(settings) | ({} if not info else {PINNED: pinned}),
+        config_from=PATHS[0] if info else "", speculates=speculates, method=algorithm.lower() if algorithm else None,
+        k=_drafted(settings) if speculates else None,
         drafter=text(settings.get("speculative_draft_model_path")) if speculates else None,
         modes=tuple(_modes(settings)) if speculates else (), version=text(info.get("version")),
         model_root=text(settings.get("model_path")), max_model_len=whole(settings.get("context_length")),
-        template=text(settings.get("chat_template")),
     )  # fmt: skip
 
 
@@ -56,8 +58,4 @@ def explains(item: str, baseline: Mapping[str, Any], candidate: Mapping[str, Any
     """
     if item != "max_running_requests":
         return False
-    pinned = table(candidate).get("launched_with_max_running_requests")
-    return pinned is False and table(candidate).get(item) == LOWERED_TO
-
-
-LOWERED_TO = 48
+    return candidate.get(PINNED) is False and candidate.get(item) == LOWERED_TO

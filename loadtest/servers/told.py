@@ -9,6 +9,7 @@ from typing import Any
 
 LARGEST = 2**53  # beyond it a figure is none
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # another one in every process
+LABELS = "labels of /metrics"  # where a few settings stand that are told nowhere else
 FAKED, LOSSY, EXTRACTING = "faked acceptance", "lossy acceptance", "no speculation, data extraction"
 
 
@@ -17,6 +18,7 @@ class Told:
     """What one kind's own endpoints say; what is not told is None or empty."""
 
     config: dict[str, Any] = field(default_factory=dict)  # flattened settings
+    config_from: str = ""  # where they were read
     speculates: bool | None = None  # by its settings
     method: str | None = None
     k: int | None = None  # draft tokens per step

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtest.servers.told import EXTRACTING, FAKED, LOSSY, Told, flatten, table, text, whole
+from loadtest.servers.told import EXTRACTING, FAKED, LABELS, LOSSY, Told, flatten, table, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control
 
 INFO_PATH = "/server_info?config_format=json"
+INFO_LIMIT_S = 60.0  # it looks through the machine's packages first, which takes seconds on a busy one
 CACHE_INFO = "vllm:cache_config_info"
 # Of system_env: what decides speed or answers, and is no list of everything that is installed.
 SYSTEM = ("nvidia_gpu_models", "nvidia_driver_version", "cuda_runtime_version", "torch_version", "hip_runtime_version")
@@ -30,17 +31,17 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 def read(control: Control, model: str) -> Told:
     """Return what a vLLM (or a simulated server, which speaks its form) says of itself."""
-    info = control.purged(control.json(INFO_PATH) or {})
+    info = control.purged(control.json(INFO_PATH, limit_s=INFO_LIMIT_S) or {})
     environment = {f"env.{key}": value for key, value in flatten(table(info.get("vllm_env"))).items()}
     system = _system(table(info.get("system_env")))
     config, speculative = _config(info.get("vllm_config"))
     config = config | environment | system
-    if not config:
-        config = cache_labels(control.exposition())
+    source = "/server_info" if config else LABELS
+    config = config or cache_labels(control.exposition())
     world = text(environment.get("env.LOADTEST_SIMULATED"))
     told = _speculation(speculative)
     version = text(control.purged(control.json("/version") or {}).get("version"))
-    return Told(config=config, version=version, simulated_world=world, **told)
+    return Told(config=config, config_from=source if config else "", version=version, simulated_world=world, **told)
 
 
 def _config(value: Any) -> tuple[dict[str, Any], Any]:
@@ -79,9 +80,17 @@ def _speculation(value: Any) -> dict[str, Any]:
         return {"speculates": False}
     settings: Mapping[str, Any] = table(value)
     if isinstance(value, str):
-        found = {"method": _METHOD.search(value), "model": _MODEL.search(value), "num_speculative_tokens": _K.search(value)}
+        found = {
+            "method": _METHOD.search(value),
+            "model": _MODEL.search(value),
+            "num_speculative_tokens": _K.search(value),
+        }
         settings = {name: match[1] for name, match in found.items() if match}
-        settings |= {"num_speculative_tokens": int(settings["num_speculative_tokens"])} if found["num_speculative_tokens"] else {}
+        settings |= (
+            {"num_speculative_tokens": int(settings["num_speculative_tokens"])}
+            if found["num_speculative_tokens"]
+            else {}
+        )
     if not settings:
         return {}
     method, drafter = text(settings.get("method")), text(settings.get("model"))

@@ -51,7 +51,7 @@ ARRIVALS = (*PROCESSES, TRACE)
 
 
 def weibull_shape(cv: float) -> float:
-    """Return the shape k of a Weibull distribution with this coefficient of variation: Γ(1+2/k) ÷ Γ(1+1/k)² = 1 + CV²."""
+    """Return the shape k of the Weibull distribution with this CV: Γ(1 + 2/k) ÷ Γ(1 + 1/k)² = 1 + CV²."""
     low, high = 0.05, 100.0  # CV of 4e5 and of 0.013
     wanted = math.log1p(cv * cv)
     for _ in range(200):

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from loadtest.checks import duration_s
 from loadtest.errors import UsageError
 from loadtest.experiment import SECTIONS, as_document, from_document, from_toml, load_experiment, with_assignments
+from loadtest.loads import unit_of
 from loadtest.settings import Experiment
+from loadtest.workload.arrivals import ARRIVALS, SHAPES
 
 
 def test_a_file_sets_what_it_names_and_leaves_the_rest():
@@ -38,7 +40,7 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest():
         ("[load]\nlevels = [1, 1]\n", ["different whole numbers"]),
         ("[load]\nlevels = [0, 1]\n", ["load.levels is [0, 1]"]),
         ("[load]\nlevels = [nan]\n", ["load.levels is [nan]"]),
-        ("[load]\nkind = 'open'\n", ['one of "closed"']),
+        ("[load]\nkind = 'half'\n", ['one of "closed"']),
         ("[generation]\ntemperature = 3.0\n", ["at most 2"]),
         ("[generation]\ntop_p = 0\n", ["generation.top_p is 0", "above 0"]),
         ("[generation]\nstop = ['']\n", ["non-empty strings"]),
@@ -169,3 +171,47 @@ def test_every_setting_says_what_it_is_and_its_default_passes_its_own_check(sect
         default = getattr(SECTIONS[section](), setting.name)
         if default is not None:
             assert setting.metadata["check"](default) == default
+
+
+def test_an_open_load_has_rates_and_a_process() -> None:
+    text = '[load]\nkind = "open"\nlevels = [4, 0.5]\narrivals = "gamma"\ncv = 3\nshape = "step"\nper = "sessions"\n'
+    load = from_toml(text, "x.toml").load
+    assert (load.kind, load.levels, load.arrivals, load.cv, load.shape) == ("open", (0.5, 4.0), "gamma", 3.0, "step")
+    assert unit_of(load) == "sessions/s"
+    assert unit_of(Experiment().load) == "users"
+
+
+def test_kind_and_levels_may_be_two_assignments_in_either_order() -> None:
+    for words in (["load.kind=open", "load.levels=[0.5]"], ["load.levels=[0.5]", "load.kind=open"]):
+        assert with_assignments(Experiment(), words).load.levels == (0.5,)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('[load]\nkind = "opem"\n', ["line 2: load.kind", '(the nearest is "open")']),
+        ('[load]\narrivals = "poison"\n', ['it must be one of "poisson"', '(the nearest is "poisson")']),
+        ('[load]\nshape = "spikes"\n', ['(the nearest is "spike")']),
+        ("[load]\narrival = 1\n", ["Did you mean `arrivals`?"]),
+        ("[load]\n\nlevels = [0.5, 1]\n", ["line 3: load.levels is [0.5, 1.0]", 'load.kind = "open"']),
+        ('[load]\nkind = "open"\n[decision]\nmetric = "output_tokens_per_s"\n', ["carry what arrives"]),
+        ('[load]\nkind = "open"\nlevels = [0, 1]\n', ["load.levels is [0, 1]", "above 0"]),
+        ("[load]\nfactor = 0\n", ["load.factor is 0"]),
+    ],
+)
+def test_wrong_settings_of_an_open_load_are_refused(text: str, parts: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        from_toml(text, "x.toml")
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_processes_and_shapes_are_those_that_can_be_drawn() -> None:
+    checks = {name: SECTIONS["load"].__dataclass_fields__[name].metadata["check"] for name in ("arrivals", "shape")}
+    for name in ARRIVALS:
+        assert checks["arrivals"](name) == name
+    for name in SHAPES:
+        assert checks["shape"](name) == name
+    for check, known in ((checks["arrivals"], ARRIVALS), (checks["shape"], SHAPES)):
+        with pytest.raises(ValueError, match=", ".join(f'"{name}"' for name in known)):
+            check("nothing")

@@ -91,8 +91,8 @@ def test_a_header_without_a_key_names_it(tmp_path: Path, key: str) -> None:
         (json.dumps(CELL | {"window_close_s": "a"}), "`window_close_s` 'a'; it must be a finite number or null"),
         (json.dumps(CELL | {"window_close_s": 7.5}).replace("7.5", "1e400"), "`window_close_s` inf; it must be"),
         (json.dumps(CELL | {"lateness_p99_s": float("nan")}), "`lateness_p99_s` nan; it must be"),
-        (json.dumps(CELL), "line 2, repeats the cell of line 1: a at 1 users"),
-        (json.dumps(CELL | {"cell": 5}), "line 2, repeats the cell of line 1: a at 1 users"),
+        (json.dumps(CELL), "line 2, repeats the cell of line 1: a at level 1"),
+        (json.dumps(CELL | {"cell": 5}), "line 2, repeats the cell of line 1: a at level 1"),
     ],
 )  # fmt: skip
 def test_a_damaged_line_of_cells_is_named(tmp_path: Path, line: str, words: str) -> None:

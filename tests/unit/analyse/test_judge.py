@@ -305,7 +305,7 @@ def test_a_folder_is_judged_like_its_data(tmp_path: Path) -> None:
     for values in table.to_pylist():
         writer.add(Request(**values))
     writer.close()
-    assert as_json(judge(tmp_path)) == as_json(judge_data(run, cells, scrapes, table))
+    assert as_json(judge(tmp_path)) == as_json(judge_data(run, cells, scrapes, table, detailed=True))
     finish_requests(tmp_path)
     assert judge(tmp_path).decision.answer is Answer.PAYS_UP_TO
     with pytest.raises(UsageError, match=r"holds no run\.json"):

@@ -37,7 +37,7 @@ def test_a_drift_within_windows_is_told_with_its_size() -> None:
     assert isinstance(found, Mark)
     assert not found.invalid
     assert found.sentence.startswith(
-        "Time per token of speculative rose by 99 % from the first half of the windows to the second at 1 users"
+        "Time per token of speculative rose by 99 % from the first half of the windows to the second at 1 user"
         " (limit 5 %): not steady (MSER-5 "
     )
     own = {(s.arm, s.column): float(s.blocks.mean()) for s in shifts(facts)}

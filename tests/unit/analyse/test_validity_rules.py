@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from loadtest.analyse.run_validity import RULES, RunFacts, twin_requests
 from loadtest.analyse.summary import measure
 from loadtest.analyse.table import derive
 from loadtest.analyse.validity import CELL_RULES
+from loadtest.experiment import override
 from loadtest.record import CellRecord, Request, Scrape
 
 GOOD = [request(session=i, body_hash=f"{i:x}", cached_tokens=0) for i in range(20)]
@@ -29,6 +30,19 @@ def a_cell(rows: Sequence[Request] = GOOD, *, users: int = 1, window: dict[str, 
         window=Deltas(counters=window) if window is not None else None,
         whole=Deltas(counters=whole) if whole is not None else None, rows=requests.cell(record),
     )  # fmt: skip
+
+
+def an_open_cell(rate: float, count: int = 100, unfinished: int = 0, turns: int = 1, **facts: Any) -> CellFacts:
+    """A request every 0.1 s of the window of 10 s; the last ones end after it, the others at once."""
+    rows = []
+    for i in range(count):
+        due_s = 99.05 + 10.0 * i / count
+        end_s = due_s + (20.0 if i >= count - unfinished else 0.01)
+        rows.append(request(session=i // turns, turn=i % turns, level=rate, due_s=due_s, sent_s=due_s,
+                            headers_s=due_s, first_visible_s=due_s, end_s=end_s, body_hash=f"{i:x}", chunk_s=[end_s],
+                            chunk_tokens=[7]))  # fmt: skip
+    made = a_cell(rows, level=rate)
+    return replace(made, **{"closed": False, "unit": "requests/s", **facts})
 
 
 def twins(count: int = 60, block: int = 0, *, base: dict[str, Any] | None = None,
@@ -90,6 +104,42 @@ def slow_late(i: int) -> float:
     return (0.1 if i < 30 else 0.2) + 0.001 * (i % 3)
 
 
+def in_one_piece() -> list[Request]:
+    """Answers of nine chunks of the candidate that came in one read each, after a second."""
+
+    def arrivals(i: int) -> list[float]:
+        return [99.05 + 9.9 * i / 60 + 1.0 + 1e-5 * n for n in range(9)]
+
+    spec = {"chunk_s": arrivals, "chunk_tokens": lambda _: [1] * 9, "coalesced": 8, "output_tokens": 9}
+    return twins(base={"output_tokens": 9}, spec=spec)
+
+
+def arm_with(**identity: Any) -> dict[str, Any]:
+    config = {"speculative_config.method": "suffix"}
+    return {"name": SPEC, "identity": {"config": config, **identity}}
+
+
+def accepting(accepted: Callable[[int], float]) -> dict[int, list[Scrape]]:
+    """Windows of the candidate in which a hundred tokens were drafted, and so many accepted."""
+    drafted, taken = (f"vllm:spec_decode_num_{what}_tokens_total" for what in ("draft", "accepted"))
+    return {
+        2 * block + 1: [
+            Scrape(t_s=99.0, arm=SPEC, cell=2 * block + 1, moment="window_open", values={drafted: 0.0, taken: 0.0}),
+            Scrape(t_s=109.0, arm=SPEC, cell=2 * block + 1, moment="window_close",
+                   values={drafted: 100.0, taken: accepted(block)}),
+        ]
+        for block in range(8)
+    }  # fmt: skip
+
+
+def kept_cache(facts: RunFacts, *, cache: str = "keep", ignore_eos: bool = False) -> RunFacts:
+    """The same run with servers.cache and generation.ignore_eos set so."""
+    experiment = override(override(facts.experiment, "servers", cache=cache), "generation", ignore_eos=ignore_eos)
+    return replace(facts, experiment=experiment)
+
+
+OTHERS = {"body_hash": lambda i: f"{1000 + i:x}"}
+NAMELESS = {"body_hash": lambda _: ""}
 NO_REQUESTS: list[Request] = []
 STEADY = [row for block in range(3) for row in twins(block=block)]
 DRIFTING = [row for block in range(3) for row in twins(block=block, spec={"decode_s": slow_late})]
@@ -116,6 +166,13 @@ CASES: dict[str, Case] = {
     "load not reached": Case(
         lambda: a_cell(users=10, in_flight_mean=8.9), lambda: a_cell(users=10, in_flight_mean=9.0),
         lambda: a_cell(in_flight_mean=None), invalid=True),
+    # 149 requests expected and 100 seen: 49 is more than four times √149 = 12.2; 48 is less than four times √148
+    "rate not reached": Case(
+        lambda: an_open_cell(14.9), lambda: an_open_cell(14.8), lambda: replace(an_open_cell(1.0), rows=None)),
+    # ten in flight that were not before: more than three times √10 = 3.16; nine are just three times √9
+    "arrivals exceed completions": Case(
+        lambda: an_open_cell(10.0, unfinished=10), lambda: an_open_cell(10.0, unfinished=9),
+        lambda: replace(an_open_cell(10.0), rows=None)),
     "late sends": Case(
         lambda: a_cell(lateness_p99_s=0.0111), lambda: a_cell(lateness_p99_s=0.0109),
         lambda: a_cell(lateness_p99_s=None), invalid=False),
@@ -137,6 +194,8 @@ CASES: dict[str, Case] = {
         lambda: a_cell([*GOOD, request(session=99, outcome="client_error")]), a_cell, lambda: a_cell(NO_REQUESTS)),
     "errors": Case(
         lambda: a_cell([*GOOD, request(session=99, outcome="http_error")]), a_cell, lambda: a_cell(NO_REQUESTS)),
+    "several models": Case(
+        lambda: a_cell(models=["tiny", "other"]), lambda: a_cell(models=["tiny"]), lambda: a_cell(models=[])),
     "preemption": Case(
         lambda: a_cell(window={"preemptions": 1.0}), lambda: a_cell(window={"preemptions": 0.0}),
         lambda: a_cell(window={})),
@@ -157,6 +216,10 @@ CASES: dict[str, Case] = {
     "counts apart": Case(
         lambda: a_cell(whole={"generation_tokens": 139.0}), lambda: a_cell(whole={"generation_tokens": 140.0}),
         lambda: a_cell(whole={})),
+    "rate limit": Case(
+        lambda: a_cell([*GOOD, request(session=99, outcome="rate_limited")]), a_cell, lambda: a_cell(NO_REQUESTS)),
+    "server restarted": Case(
+        lambda: replace(a_cell(), restarted=True), lambda: replace(a_cell(), restarted=False), a_cell),
     "not comparable": Case(
         lambda: a_run(comparability=[{"item": "dtype", "kind": "violation"}]), a_run,
         lambda: a_run(comparability=[])),
@@ -201,6 +264,20 @@ CASES: dict[str, Case] = {
         lambda: a_run(DRIFTING, blocks=3), lambda: a_run(STEADY, blocks=3), lambda: a_run(STEADY[:120], blocks=1)),
     "random prompts": Case(
         lambda: a_run(prompts={"coincidence": 0.0005, "words": 5000}), a_run, lambda: a_run(prompts=None)),
+    "forced answers": Case(
+        lambda: kept_cache(a_run(), cache="salt", ignore_eos=True), a_run, lambda: a_run(experiment=None)),
+    "asked in other cells": Case(
+        lambda: kept_cache(a_run([*twins(), *twins(block=1)], blocks=2)),
+        lambda: kept_cache(a_run([*twins(), *twins(block=1, base=OTHERS, spec=OTHERS)], blocks=2)),
+        lambda: kept_cache(a_run(twins(base=NAMELESS, spec=NAMELESS)))),
+    "streams held back": Case(
+        lambda: a_run(in_one_piece()), a_run, lambda: a_run(NO_REQUESTS, cells=())),
+    "unusual acceptance": Case(
+        lambda: a_run(arms=[arm_with(modes=["faked acceptance"])]), lambda: a_run(arms=[arm_with(modes=[])]), a_run),
+    "drafter learns": Case(
+        lambda: a_run(arms=[arm_with(remembers=True)], blocks=8, scrapes=accepting(lambda i: 30.0 + 5 * i)),
+        lambda: a_run(arms=[arm_with(remembers=True)], blocks=8, scrapes=accepting(lambda i: 50.0 + (i * 5) % 3)),
+        lambda: a_run(arms=[arm_with(remembers=True)])),
 }  # fmt: skip
 
 
@@ -228,3 +305,30 @@ def test_a_broken_rule_breaks_no_other_that_invalidates(rule: Any) -> None:
     found = {other.name for other in others if isinstance(m := other.check(facts), Mark) and m.invalid}
     follows = {"cells left out": {"nothing valid"}, "nothing succeeded": set()}
     assert found - {rule.name} <= follows.get(rule.name, set())
+
+
+def test_chance_is_wider_where_gaps_vary_more_and_sessions_have_several_turns() -> None:
+    rules = {rule.name: rule.check for rule in CELL_RULES}
+    assert rules["rate not reached"](an_open_cell(16.0)) is not None
+    assert rules["rate not reached"](an_open_cell(16.0, gap_cv=2.0)) is None  # 60 apart, four sd of 2 · √160 = 25
+    assert rules["arrivals exceed completions"](an_open_cell(10.0, unfinished=20, gap_cv=2.0)) is None
+
+
+def test_rules_of_open_loads_leave_closed_ones_and_moving_rates_alone() -> None:
+    rules = {rule.name: rule.check for rule in CELL_RULES}
+    growing = {"unfinished": 50}
+    assert rules["rate not reached"](an_open_cell(50.0, closed=True)) is None
+    assert rules["arrivals exceed completions"](an_open_cell(10.0, closed=True, **growing)) is None
+    assert rules["arrivals exceed completions"](an_open_cell(10.0, steady=False, **growing)) is None
+    assert rules["load not reached"](an_open_cell(10.0)) is None
+
+
+def test_a_level_in_sessions_is_held_against_first_turns() -> None:
+    rules = {rule.name: rule.check for rule in CELL_RULES}
+    assert rules["rate not reached"](an_open_cell(10.0, unit="sessions/s")) is None
+    assert rules["rate not reached"](an_open_cell(2.0, turns=5, unit="sessions/s")) is None
+    assert rules["rate not reached"](an_open_cell(10.0, turns=5)) is None
+    assert rules["rate not reached"](an_open_cell(25.0, turns=2)) is not None
+    mark = rules["rate not reached"](an_open_cell(20.0, unit="sessions/s"))
+    assert isinstance(mark, Mark)
+    assert "fell due where 20 were asked for" in mark.sentence

@@ -136,3 +136,10 @@ def test_what_is_in_reach_is_said_before(scenario):
 def test_a_budget_beside_a_smoke_run_is_refused(scenario):
     with pytest.raises(UsageError, match="leave out --budget"):
         prepare(Options(scenario=scenario, smoke=True, budget="20m", **PAIR_URLS), {})
+
+
+def test_a_rate_brings_its_requests_however_long_each_takes():
+    window = Window(min_s=60.0, max_s=120.0, min_requests=100, warmup_requests=2.0)
+    assert level_s(window, 1.0, 10.0, "open") == 51 + 100  # 1 s, and stagger, warm-up, hold and drain of 10 s each
+    assert level_s(window, 20.0, 10.0, "open") == 51 + 60
+    assert level_s(window, 0.1, 10.0, "open") == 51 + 120

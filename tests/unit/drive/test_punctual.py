@@ -16,7 +16,7 @@ def test_each_wakes_after_its_instant_and_in_order() -> None:
     woken: list[tuple[int, float]] = []
 
     def wait(number: int) -> None:
-        at_s = began_s + 0.0007 * number
+        at_s = began_s + 0.1 + 0.0007 * number  # later than all have begun to wait
         sleep_until(at_s)
         woken.append((number, time.perf_counter() - at_s))
 

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+import report_detail_example as behind
+
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import (
     Answer,
@@ -244,7 +246,14 @@ def judgement() -> Judgement:
         notes=("Lateness of sends was above its mark in 3 cells.",),
         slower_share={level: 0.01 * level for level in LEVELS},
         median_pair={level: 1.5 - level / 100 for level in LEVELS},
+        findings=behind.findings(),
+        detail=behind.detail(),
     )
+
+
+def full() -> Judgement:
+    """Return the same with objectives and an expected day."""
+    return dataclasses.replace(judgement(), gate=behind.gate())
 
 
 def run(**changes: Any) -> dict[str, Any]:
@@ -294,6 +303,8 @@ def one_arm() -> Judgement:
         comparability=(),
         slower_share={},
         median_pair={},
+        findings=None,
+        detail=behind.alone(behind.detail()),
         arm_levels=tuple(dataclasses.replace(a, arm="server") for a in full.arm_levels if a.arm == "baseline"),
         cells=tuple(dataclasses.replace(c, arm="server") for c in full.cells if c.arm == "baseline"),
         decision=Decision(answer=Answer.MEASURED, exit_code=0, headline="measured: up to 1,000 tokens/s at 64 users"),
@@ -310,6 +321,8 @@ def invalid() -> Judgement:
         why=(),
         slower_share={},
         median_pair={},
+        findings=None,
+        detail=None,
         arm_levels=(),
         cells=tuple(
             dataclasses.replace(c, valid=False, marks=("the server stopped answering",)) for c in full.cells[:4]

@@ -5,28 +5,31 @@ import pytest
 import report_example as example
 
 from loadtest.analyse.estimates import Estimate
+from loadtest.report import words
 from loadtest.report.charts import CHARTS
-from loadtest.report.figures import BLUE, VERMILLION
+from loadtest.report.figures import BLUE, PARTS, VERMILLION
 
 BY_NAME = {draw.__name__: draw for draw in CHARTS}
 
 
 @pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
 def test_a_chart_states_its_finding_and_names_its_axes_with_units(draw):
-    chart = draw(example.run(), example.judgement())
+    chart = draw(example.run(), example.full())
     assert any(character.isdigit() for character in chart.title)
     assert chart.figure.layout.title.text.replace("<br>", " ") == chart.title
     x, y = chart.figure.layout.xaxis.title.text, chart.figure.layout.yaxis.title.text
-    assert any(unit in x for unit in ("users", "tokens", "min")), x
-    assert any(unit in y for unit in ("ratio", "ms", ", s", "tokens/s", "tokens per step", "%")), y
-    assert chart.alt.startswith(("Line", "Two lines", "Acceptance", "Scatter"))
+    units = ("users", "requests", "tokens", "min", "ratio", "ms", ", s", "%", "category", "class")
+    assert any(unit in x for unit in units), x
+    assert any(unit in y for unit in units), y
+    assert chart.part in PARTS
+    assert chart.alt.startswith(("Line", "Two lines", "Acceptance", "Scatter", "Bars", "Stacked", "Box", "Speed-up by"))
     assert chart.note
     assert chart.figure.data
 
 
 @pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
 def test_a_chart_has_its_figures_as_a_table(draw):
-    chart = draw(example.run(), example.judgement())
+    chart = draw(example.run(), example.full())
     assert chart.rows
     assert {len(row) for row in chart.rows} == {len(chart.columns)}
 
@@ -37,16 +40,24 @@ def test_without_data_there_is_no_chart(draw, judgement):
     assert draw({}, judgement) is None
 
 
-@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
-def test_one_level_alone_can_be_drawn(draw):
-    full = example.judgement()
-    one = dataclasses.replace(
+def at_one_level(full):
+    def only(items):
+        return tuple(item for item in items if item.level == 8)
+
+    return dataclasses.replace(
         full,
         levels=(8.0,),
-        arm_levels=tuple(a for a in full.arm_levels if a.level == 8),
-        speedups=tuple(s for s in full.speedups if s.level == 8),
-        why=tuple(w for w in full.why if w.level == 8),
+        arm_levels=only(full.arm_levels),
+        speedups=only(full.speedups),
+        why=only(full.why),
+        findings=dataclasses.replace(full.findings, first_tokens=only(full.findings.first_tokens)),
+        detail=dataclasses.replace(full.detail, classes=only(full.detail.classes), spreads=only(full.detail.spreads)),
     )
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+def test_one_level_alone_can_be_drawn(draw):
+    one = at_one_level(example.full())
     assert draw({}, one).figure.to_plotly_json()["data"]
 
 
@@ -94,7 +105,7 @@ def test_a_limit_that_is_open_on_one_side_is_shaded_to_the_last_level():
 
 
 def test_titles_follow_the_figures():
-    titles = {name: draw(example.run(), example.judgement()).title for name, draw in BY_NAME.items()}
+    titles = {name: draw(example.run(), example.full()).title for name, draw in BY_NAME.items()}
     assert (
         titles["metrics"] == "At 1 user better by E2E, TPOT, tokens/s; at 64 users worse by E2E, TTFT, TPOT, tokens/s"
     )
@@ -137,3 +148,13 @@ def test_labels_cannot_be_read_as_markup_by_plotly():
     figure = BY_NAME["throughput"]({}, renamed).figure
     assert figure.data[1].name == '&lt;a href="javascript:alert(1)"&gt;x&lt;/a&gt;'
     assert "<a" not in figure.layout.title.text
+
+
+def test_an_open_load_is_named_on_every_axis_and_level_of_its_charts():
+    judgement = dataclasses.replace(example.full(), unit="requests/s")
+    drawn = words.in_its_unit(lambda judgement: [draw(example.run(), judgement) for draw in CHARTS])(judgement)
+    charts = [chart for chart in drawn if chart is not None]
+    axes = [chart.figure.layout.xaxis.title.text for chart in charts]
+    assert not [text for text in axes if "user" in text]
+    assert axes.count("load, requests/s, log scale") >= 5
+    assert not [chart.rows for chart in charts if "user" in f"{chart.rows} {chart.note}"]

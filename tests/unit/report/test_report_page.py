@@ -13,13 +13,17 @@ import report_example as example
 from parsed import Parsed
 
 from loadtest.report.charts import CHARTS
-from loadtest.report.page import embedded, page, write_page
+from loadtest.report.document import embedded
+from loadtest.report.page import page, write_page
 
 SECTIONS = (
     "load",
+    "by-class",
     "latency",
     "inter-token",
     "why",
+    "acceptance",
+    "changes",
     "levels",
     "guards",
     "comparability",
@@ -28,7 +32,7 @@ SECTIONS = (
     "definitions",
 )
 ALL = {
-    "pays": (example.run(), example.judgement()),
+    "pays": (example.run(), example.full()),
     "one arm": (example.run(), example.one_arm()),
     "invalid": (example.run(), example.invalid()),
     "bare": ({}, example.bare()),
@@ -49,6 +53,11 @@ def parsed() -> Parsed:
     return Parsed(page(example.run(), example.judgement()))
 
 
+@pytest.fixture(scope="module")
+def full() -> Parsed:
+    return Parsed(page(example.run(), example.full()))
+
+
 def test_every_section_is_there_with_its_figures(parsed):
     assert [attributes["aria-labelledby"] for tag, attributes in parsed.elements if tag == "section"] == list(SECTIONS)
     assert example.HEADLINE in parsed.text("answer")
@@ -59,6 +68,15 @@ def test_every_section_is_there_with_its_figures(parsed):
     assert "387 ms" in parsed.text("latency")
     assert "speculation lengthens it by design" in parsed.text("inter-token")
     assert "2.03×" in parsed.text("why")
+    assert "1 to 36 5 yes" in parsed.text("why")
+    with_ten = "the least gain were 10 % proven at 1, 2, 4, 8 and 16 users, ruled out at 32 and 64 users"
+    assert with_ten in parsed.text("changes")
+    assert (
+        "the least gain were 20 % proven at 1, 2, 4 and 8 users, ruled out at 32 and 64 users, open at 16"
+        in parsed.text("changes")
+    )
+    assert "timeout cell 64, session 17, turn 2" in parsed.text("latency")
+    assert "requests sent after they were due, p99 0.900 ms 1.20 ms" in parsed.text("cells")
     assert "0.89× [0.87, 0.92]" in parsed.text("levels")
     assert "not proven" in parsed.text("guards")
     assert "KV blocks consequence 27,412 25,870 verified" in parsed.text("comparability")
@@ -75,13 +93,13 @@ def test_both_arms_stand_at_every_level(parsed):
         assert f"{level} speculative" in text
 
 
-def test_every_chart_has_a_place_a_description_and_its_figures(parsed):
-    plots = [attributes for _, attributes in parsed.elements if attributes.get("class") == "plot"]
-    figures = json.loads(next(text for tag, a, text in parsed.raw if a.get("id") == "figures"))
-    assert len(plots) == len(CHARTS) == 11
+def test_every_chart_has_a_place_a_description_and_its_figures(full):
+    plots = [attributes for _, attributes in full.elements if attributes.get("class") == "plot"]
+    figures = json.loads(next(text for tag, a, text in full.raw if a.get("id") == "figures"))
+    assert len(plots) == len(CHARTS)
     assert {plot["data-figure"] for plot in plots} == set(figures)
     assert all(plot["role"] == "img" and len(plot["aria-label"] or "") > 40 for plot in plots)
-    assert parsed.text().count("Figures of this chart") == 11
+    assert full.text().count("Figures of this chart") == len(CHARTS)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -159,8 +177,8 @@ def spoiled(value, payload, field=""):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_hostile_text_in_every_field_adds_no_element_and_no_attribute(parsed, payload):
-    judgement = spoiled(example.judgement(), payload)
+def test_hostile_text_in_every_field_adds_no_element_and_no_attribute(full, payload):
+    judgement = spoiled(example.full(), payload)
     judgement = dataclasses.replace(
         judgement, decision=dataclasses.replace(judgement.decision, guards=example.judgement().decision.guards)
     )
@@ -169,8 +187,8 @@ def test_hostile_text_in_every_field_adds_no_element_and_no_attribute(parsed, pa
     text = page(run, judgement)
     found = Parsed(text)
     assert found.broken == []
-    assert found.shape == parsed.shape
-    assert found.policy["style-src"] == parsed.policy["style-src"]
+    assert found.shape == full.shape
+    assert found.policy["style-src"] == full.policy["style-src"]
     text.encode()  # no lone surrogate is left
     assert not set("\x00\x07\x1b\u202e\u2028\u2029") & set(found.text())
     figures = next(raw for _, attributes, raw in found.raw if attributes.get("id") == "figures")
@@ -247,4 +265,6 @@ def test_a_very_large_run_stays_under_the_limit():
         cells=cells,
         notes=("note " * 50,) * 500,
     )
-    assert len(page(example.run(), large).encode()) < 6_000_000
+    text = page(example.run(), large)
+    assert len(text.encode()) < 6_000_000
+    assert "Tables are cut to 100 rows" in Parsed(text).text()

@@ -1,14 +1,18 @@
 import dataclasses
 import io
+import re
 
 import pytest
 import report_example as example
 from rich.console import Console
 
-from loadtest.report import answer
+from loadtest.analyse.estimates import Estimate
+from loadtest.loads import spoken
+from loadtest.report import answer, header, words
 from loadtest.report.markdown import quiet, summary, write_summary
 from loadtest.report.progress import Progress
 from loadtest.report.terminal import print_summary
+from loadtest.report.view import View
 
 ALL = {
     "pays": (example.run(simulated=True), example.judgement()), "one arm": (example.run(), example.one_arm()),
@@ -30,6 +34,29 @@ def test_the_summary_fits_80_columns_without_colour(name):
     text = printed(*ALL[name])
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_answer_is_the_same_at_any_width_and_in_colour(width):
+    plain = printed(*ALL["pays"], width=width)
+    coloured = printed(*ALL["pays"], width=width, force_terminal=True, color_system="standard")
+    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
+    assert coloured != plain
+    assert max(len(line) for line in plain.splitlines()) <= width
+    assert " ".join(plain.split()) == " ".join(printed(*ALL["pays"], width=120).split())
+
+
+def test_classes_that_lose_are_named_in_every_text():
+    said = "By class: At 32 users 1 of 3 classes is proven faster, slower: rag."
+    assert said in " ".join(printed(*ALL["pays"]).split())
+    assert said in summary(*ALL["pays"])
+    for name in ("one arm", "invalid", "bare"):
+        assert "By class" not in summary(*ALL[name])
+
+
+def test_the_path_of_the_page_is_whole_in_a_narrow_pipe(tmp_path):
+    page = tmp_path / ("long-" * 30) / "report.html"
+    assert f"Page: {page}\n" in printed(*ALL["pays"], page=page)
 
 
 def test_the_summary_holds_the_answer_and_every_level(tmp_path):
@@ -164,3 +191,41 @@ def test_progress_before_the_first_cell():
 )  # fmt: skip
 def test_pooled_times_stand_beside_a_ratio_only_where_they_lean_its_way(ratio, candidate, baseline, shown):
     assert answer._agree(ratio, candidate, baseline) is shown
+
+
+def test_rates_keep_their_digits_and_their_unit():
+    assert (words.level(1.0), words.load(0.25), words.load(12.34)) == ("1 user", "0.2", "12")
+    with spoken("requests/s"):
+        assert words.level(1.0) == "1 requests/s"
+        assert words.levels([0.5, 2.0]) == "0.5 and 2 requests/s"
+        assert [words.load(x) for x in (0.25, 12.34, 1234.5)] == ["0.25", "12.3", "1,234"]
+        assert words.of_loads(Estimate(value=2.5, low=2.25, high=2.75)) == "2.5 [2.25, 2.75] requests/s"
+    assert words.calibrated({"users": 80, "unit": "requests/s"}) == "80 requests/s"
+    assert words.calibrated({"users": 64}) == "64 users"
+
+
+def test_the_table_of_an_open_load_is_headed_by_its_unit():
+    judgement = dataclasses.replace(example.judgement(), unit="sessions/s")
+    assert "sess/s  arm" in printed(example.run(), judgement)
+
+
+def test_a_cell_of_an_open_load_says_its_rate():
+    out = io.StringIO()
+    progress = Progress(Console(file=out, width=200))
+    progress.handle(START | {"level": 2.5, "unit": "requests/s"})
+    progress.handle(END | {"level": 2.5, "unit": "requests/s"})
+    progress.handle({"event": "calibration_start", "users": 40.0, "unit": "requests/s"})
+    assert "2.5 requests/s" in out.getvalue()
+    assert "null server, 40 requests/s" in out.getvalue()
+    assert "user" not in out.getvalue()
+
+
+def test_the_conditions_name_the_process_of_an_open_load():
+    run = example.run()
+    load = {"kind": "open", "arrivals": "gamma", "cv": 3.0, "shape": "step", "factor": 2.0, "think_time": 0.5}
+    run = run | {"experiment": run["experiment"] | {"load": load}}
+    said = str(header.conditions(View(run=run, judgement=example.judgement())))
+    assert "open load, gamma arrivals (CV 3.0), a step of 2.0 times, think times × 0.5" in said
+    load |= {"arrivals": "poisson", "shape": "steady", "think_time": 0.0}
+    said = str(header.conditions(View(run=run, judgement=example.judgement())))
+    assert "open load, poisson arrivals, no think time" in said

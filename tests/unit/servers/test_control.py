@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.servers.control import Arm, Control, answers, resolve_model
+from loadtest.servers.control import Arm, Control, answers, reset_prefixes, resolve_model
 from loadtest.servers.fetch import LARGEST_BYTES, NoAnswer
 from loadtest.servers.identity import identify
 
@@ -192,3 +193,23 @@ def test_where_nothing_answers(control):
         began = time.monotonic()
         assert answers(f"http://127.0.0.1:{silent.getsockname()[1]}") is False
         assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths", "said"),
+    [
+        ("vllm", {"/reset_prefix_cache": told(success=True)}, ""),
+        ("vllm", {"/reset_prefix_cache": whole(b"")}, ""),  # before 0.28: nothing but the status
+        ("vllm", {}, "HTTP 404: vLLM needs VLLM_SERVER_DEV_MODE=1"),
+        ("vllm", {"/reset_prefix_cache": told(success=False)}, "answered with HTTP 200, 5 times"),
+        ("sglang", {"/flush_cache": whole(b"busy", "400 Bad Request")}, "POST /flush_cache was answered with HTTP 400"),
+        ("llamacpp", {}, "has no way to empty its prefix cache"),
+        ("", {}, "has no way to empty its prefix cache"),
+    ],
+)
+def test_the_prefix_cache_is_emptied_or_it_is_said_why_not(control, monkeypatch, kind, paths, said):
+    monkeypatch.setattr("loadtest.servers.control.RESET_PAUSE_S", 0.0)
+    server = control(paths)
+    server.arm = replace(server.arm, kind=kind)
+    assert said in reset_prefixes(server)
+    assert bool(reset_prefixes(server)) == bool(said)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from loadtest.servers.arm import Arm
 from loadtest.servers.comparison import compare
 from loadtest.servers.identity import Identity, flatten
 
@@ -87,3 +88,42 @@ def test_where_a_function_lies_in_memory_is_no_setting():
     told = {"draft_model_config": {"hf_overrides": first}}
     assert flatten(told) == flatten({"draft_model_config": {"hf_overrides": second}})
     assert flatten(told) == {"draft_model_config.hf_overrides": "<function SpeculativeConfig.hf_config_override>"}
+
+
+def arms(baseline: dict[str, str], candidate: dict[str, str]) -> tuple[Arm, Arm]:
+    return (Arm(name="baseline", role="baseline", url="http://a", declared=baseline),
+            Arm(name="fast", role="candidate", url="http://b", declared=candidate))  # fmt: skip
+
+
+def rows_of(baseline: Identity, candidate: Identity, declared: tuple[Arm, Arm]) -> dict[str, tuple[str, str]]:
+    return {row["item"]: (row["source"], row["kind"]) for row in compare(baseline, candidate, declared)}
+
+
+def test_what_is_declared_stands_in_for_what_a_server_does_not_tell():
+    silent = replace(SPEC, version=None)
+    assert rows_of(BASE, silent, arms({}, {"version": "0.33.0"}))["version"] == ("declared", "equal")
+    assert rows_of(BASE, silent, arms({}, {"version": "0.32.0"}))["version"] == ("declared", "violation")
+    both = rows_of(replace(BASE, version=None), silent, arms({"version": "1"}, {}))
+    assert both["version"] == ("unknown", "unknown")
+    assert rows_of(BASE, SPEC, arms({"version": "9"}, {"version": "8"}))["version"] == ("verified", "equal")
+
+
+def test_further_facts_that_are_declared_are_compared():
+    found = rows_of(BASE, SPEC, arms({"GPU": "H100", "image": "a"}, {"GPU": "H200"}))
+    assert found["GPU"] == ("declared", "violation")
+    assert found["image"] == ("unknown", "unknown")
+    assert rows_of(BASE, SPEC, arms({"GPU": "H100"}, {"GPU": "H100"}))["GPU"] == ("declared", "equal")
+
+
+def test_speculation_and_counters_cannot_be_declared_equal():
+    silent = replace(SPEC, speculates=None, counters="HTTP 404")
+    found = rows_of(BASE, silent, arms({}, {"speculation": "on", "counters (/metrics)": "read"}))
+    assert found["speculation"] == ("unknown", "unknown")
+    assert found["counters (/metrics)"] == ("unknown", "unknown")
+
+
+def test_a_candidate_that_is_quicker_only_by_its_answers_is_told_from_one_that_is_off():
+    by_answers = replace(SPEC, speculates=False, shown_by="answers to an idle server")
+    assert _kinds(BASE, by_answers)["speculation"] == "unknown"
+    assert _kinds(BASE, replace(by_answers, shown_by="counters"))["speculation"] == "violation"
+    assert _kinds(SPEC, by_answers)["speculation"] == "violation"

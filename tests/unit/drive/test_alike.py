@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtest.drive import deltas
+from loadtest.drive.alike import OTHER, Alike
 from loadtest.drive.deltas import Deltas
 from loadtest.drive.failure import Failure
-from loadtest.drive.likeness import OTHER, Likeness
 from loadtest.record import Request
 
 
-class Unlearning(Likeness):
+class Unlearning(Alike):
     """Learns nothing, so that every event is parsed."""
 
     def learn(self, data: bytes, text: Any, usage: dict[str, Any] | None) -> None:
@@ -73,7 +73,7 @@ RISING = st.builds(rising, st.lists(TEXTS, min_size=2, max_size=8), st.integers(
 
 def both(events: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deltas, "Likeness", Unlearning)
+        patch.setattr(deltas, "Alike", Unlearning)
         parsed = read(events)
     return read(events), parsed
 
@@ -103,15 +103,15 @@ def test_an_event_with_any_byte_changed_is_read_as_parsing_reads_it(events: list
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_nearly_every_event_of_a_plain_stream_needs_no_parsing(counted: bool) -> None:
-    likeness = Likeness()
-    likeness.learn(
+    alike = Alike()
+    alike.learn(
         event(" first", 1 if counted else None),
         " first",
         {"total_tokens": 17, "completion_tokens": 1} if counted else None,
     )
-    assert likeness.learnt
-    assert likeness.count(event(" second: of {many}", 999 if counted else None)) == (999 if counted else 0)
+    assert alike.learnt
+    assert alike.count(event(" second: of {many}", 999 if counted else None)) == (999 if counted else 0)
     for other in (event('"', 2), event("é", 2), event("", None), event(" x", 2, finish="stop"),
                   event(" x", 2, id="other"),
                   event(" x", 2)[:-1], event(" x", 2).replace(b":2}", b":02}"), b"[DONE]", b""):  # fmt: skip
-        assert likeness.count(other) == OTHER
+        assert alike.count(other) == OTHER

@@ -13,7 +13,7 @@ _TEXT, _TOTAL, _COUNT = b'"content":"', b',"total_tokens":', b',"completion_toke
 OTHER = -2  # below every count, and below -1, which stands for none
 
 
-class Likeness:
+class Alike:
     """The bytes around the text, and the counts, of one event; `learnt` once there are any."""
 
     __slots__ = ("_after", "_before", "_between", "learnt")

@@ -1,0 +1,67 @@
+"""Did an open load arrive as asked for, and did the server carry it? Rules for a cell; a closed load passes them."""
+
+from __future__ import annotations
+
+import math
+
+from loadtest.analyse import wording
+from loadtest.analyse.rules import CellFacts, Mark, Unknown
+from loadtest.analyse.stats import Floats
+from loadtest.loads import SESSIONS, said
+
+RATE_RATIO = 0.10  # of the rate asked for: arrivals of one window differ by that much by chance alone
+RATE_SDS = 4.0
+BACKLOG_RATIO = 0.05  # of the requests due: a growth below it does not bend their times by as much
+BACKLOG_SDS = 3.0
+
+
+def rate_not_reached(facts: CellFacts) -> Mark | Unknown | None:
+    """As many requests must fall due as the level says, as far as chance allows.
+
+    Sessions of T turns, whose gaps have a coefficient of variation c, make a count of requests whose variance is about
+    T · max(1, c²) times its mean.
+    """
+    if facts.closed:
+        return None
+    rows = facts.rows
+    if rows is None or not math.isfinite(rows.window_s) or not rows.measured.any():
+        return Unknown(missing="requests due in the window")
+    first = int((rows.measured & (rows.column("turn") == 0)).sum())
+    count = first if facts.unit == SESSIONS else facts.measured.requests
+    expected = facts.record.level * rows.window_s
+    spread = math.sqrt(expected * max(1.0, count / first if first else 1.0) * max(1.0, facts.gap_cv**2))
+    if abs(count - expected) <= max(RATE_RATIO * expected, RATE_SDS * spread):
+        return None
+    found = said(wording.load(count / rows.window_s))
+    return Mark(
+        sentence=f"{found} fell due where {wording.load(facts.record.level)} were asked for (limit"
+        f" {100 * RATE_RATIO:.0f} %, and chance): give load.turns as your sessions have them, or let the warm-up last"
+        " until later turns come as often (window.warmup_requests, window.warmup_max_s)."
+    )
+
+
+def arrivals_exceed(facts: CellFacts) -> Mark | Unknown | None:
+    """A server that ends fewer requests than arrive has no steady state: its times grow as long as it is measured.
+
+    Requests in flight at two moments far apart differ by chance with a variance of about twice their mean.
+    """
+    if facts.closed or not facts.steady:
+        return None
+    rows = facts.rows
+    if rows is None or not math.isfinite(rows.window_s) or not rows.measured.any():
+        return Unknown(missing="requests due in the window")
+    before, after = in_flight(rows.column("due_s"), rows.column("end_s"), rows.open_s, rows.close_s)
+    growth, due = after - before, facts.measured.requests
+    chance = BACKLOG_SDS * math.sqrt((before + after) * max(1.0, facts.gap_cv**2))
+    if growth <= max(BACKLOG_RATIO * due, chance):
+        return None
+    return Mark(
+        sentence=f"Arrivals exceed completions: {due} requests fell due in the window, {before} were in flight when it"
+        f" opened and {after} when it closed (limit of the growth {max(BACKLOG_RATIO * due, chance):.0f}). The server"
+        " does not carry this load, so that its times grow with the window."
+    )
+
+
+def in_flight(due_s: Floats, end_s: Floats, *moments_s: float) -> tuple[int, ...]:
+    """Return how many requests were due and had not ended at each moment."""
+    return tuple(int(((due_s <= at) & ~(end_s <= at)).sum()) for at in moments_s)

@@ -1,0 +1,120 @@
+"""Charts of several runs: one line or one mark per run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from loadtest import loads
+from loadtest.analyse.estimates import Estimate
+from loadtest.report import words
+from loadtest.report.figures import (
+    GREEN,
+    INK,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Chart,
+    Style,
+    canvas,
+    error_bars,
+    label,
+    level_line,
+    load_axis,
+    load_title,
+    series,
+)
+from loadtest.report.runs import Entry, all_levels, headline, speedups
+
+LOOKS = (
+    (VERMILLION, "diamond", "solid"), (GREEN, "circle", "solid"), (PURPLE, "square", "solid"), (SKY, "cross", "solid"),
+    (INK, "triangle-up", "dash"),
+)  # fmt: skip
+DRAWN = 10  # runs in a chart; all stand in the tables
+
+
+def _style(place: int, name: str, count: int) -> Style:
+    colour, shape, dash = LOOKS[place % len(LOOKS)]
+    return Style(name=name, colour=colour, shape=shape, dash="dot" if place >= len(LOOKS) else dash,
+                 shift=place - min(count, DRAWN) // 2)  # fmt: skip
+
+
+def speedup_chart(found: Sequence[Entry]) -> Chart | None:
+    """Every run's speed-up over load in one picture."""
+    points = [(entry, [(x, entry.view.speedup(entry.view.decision_metric, x).ratio) for x in entry.view.levels])
+              for entry in found[:DRAWN]]  # fmt: skip
+    points = [(entry, own) for entry, own in points if any(words.known(ratio.value) for _, ratio in own)]
+    if not points:
+        return None
+    metrics = dict.fromkeys(words.metric(entry.view.decision_metric).short for entry, _ in points)
+    title = headline(found)
+    figure = canvas(
+        title[:1].upper() + title[1:], x_title=load_title(), y_title=f"speed-up by {', '.join(metrics)}, ratio"
+    )
+    load_axis(figure, all_levels(found))
+    level_line(figure, 1.0, "no change", dash="solid")
+    for place, (entry, own) in enumerate(points):
+        series(figure, _style(place, entry.name, len(points)), own, words.ratio)
+    table = speedups(found)
+    return Chart(
+        key="runs-speedup", part="runs", figure=figure, tall=True,
+        alt=f"Line chart of the speed-up over load, one line per run. {title}.",
+        note="Each against its own baseline, with its 95 % interval.", columns=table.columns, rows=table.rows,
+    )  # fmt: skip
+
+
+def limit_chart(found: Sequence[Entry]) -> Chart | None:
+    """Every run's limit with its interval."""
+    shown = [(entry, limit.at) for entry in found[:DRAWN] if (limit := entry.view.judgement.decision.limit) is not None
+             and words.known(limit.at.value)]  # fmt: skip
+    if not shown:
+        return None
+    low, high = min(shown, key=lambda pair: pair[1].value or 0.0), max(shown, key=lambda pair: pair[1].value or 0.0)
+    title = f"Limits from {words.of_loads(low[1])} ({low[0].name})"
+    title += f" to {words.interval(high[1], words.load)} ({high[0].name})" if low is not high else ""
+    figure = canvas(title, x_title=f"limit, {loads.unit()}", y_title="run, in the order given")
+    names = [label(entry.name) for entry, _ in shown]
+    figure.add_scatter(
+        x=[at.value for _, at in shown], y=names, mode="markers", showlegend=False, hoverinfo="text",
+        error_x=error_bars([at for _, at in shown], VERMILLION),
+        marker={"color": VERMILLION, "symbol": "diamond", "size": 10},
+        hovertext=[f"{name}: {words.interval(at, words.load)}" for name, (_, at) in zip(names, shown, strict=True)],
+    )  # fmt: skip
+    figure.update_yaxes(autorange="reversed")
+    figure.update_xaxes(rangemode="tozero")
+    return Chart(
+        key="runs-limit", part="runs", figure=figure, alt=f"Limit of each run with its 95 % interval. {title}.",
+        note="The load up to which the deciding metric gains at least what was asked for.",
+        columns=("run", "limit, 95 %"),
+        rows=tuple((entry.name, words.interval(at, words.load)) for entry, at in shown),
+    )  # fmt: skip
+
+
+def throughput_chart(found: Sequence[Entry]) -> Chart | None:
+    """Output tokens per second of every run's candidate."""
+    name = "output_tokens_per_s"
+    points = [(entry, [(x, entry.view.mean(entry.view.candidate or entry.view.baseline, x, name))
+                       for x in entry.view.levels]) for entry in found[:DRAWN]]  # fmt: skip
+    points = [(entry, own) for entry, own in points if any(words.known(value.value) for _, value in own)]
+    if not points:
+        return None
+    peaks = [(max(value.value for _, value in own if value.value is not None and math.isfinite(value.value)), entry)
+             for entry, own in points]  # fmt: skip
+    most, best = max(peaks, key=lambda pair: pair[0])
+    title = f"The most is carried with {best.name}: {words.whole(most)} tokens/s"
+    figure = canvas(title, x_title=load_title(), y_title="output tokens/s")
+    load_axis(figure, all_levels(found))
+    figure.update_yaxes(rangemode="tozero", tickformat=",")
+    for place, (entry, own) in enumerate(points):
+        series(figure, _style(place, entry.name, len(points)), own, words.count)
+    return Chart(
+        key="runs-throughput", part="runs", figure=figure,
+        alt=f"Line chart of output tokens per second of each run's candidate. {title}.",
+        note="Of the server with speculation; of the only one where a run had one.",
+        columns=("load", *(entry.name for entry, _ in points)),
+        rows=tuple((words.level(x), *(words.interval(dict(own).get(x, Estimate()), words.count) for _, own in points))
+                   for x in all_levels(found)),
+    )  # fmt: skip
+
+
+CHARTS = (speedup_chart, limit_chart, throughput_chart)

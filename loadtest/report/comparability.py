@@ -1,0 +1,41 @@
+"""The comparability table as lines of text: `check` and the first step of `run` print it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loadtest.report import words
+
+ORDER = ("violation", "unknown", "consequence", "expected", "equal")
+NOUNS = {"equal": "equal", "expected": "expected", "consequence": "a consequence", "unknown": "unknown",
+         "violation": "a violation"}  # fmt: skip
+FEW = 8  # settings of speculation itself that are shown one by one
+WIDEST = 60  # characters of one value
+
+
+def comparison_lines(rows: Sequence[Mapping[str, Any]], *, every: bool = False) -> list[str]:
+    """Return the table's lines: a count of each kind of difference, then what differs, the gravest first.
+
+    What speculation itself sets is counted where it is much, and equal items are, unless `every` row is asked for.
+    """
+    counts = Counter(str(row["kind"]) for row in rows)
+    waived = sum(bool(row.get("waived")) for row in rows)
+    told = ", ".join(f"{counts[kind]} {NOUNS[kind]}" for kind in reversed(ORDER) if counts[kind])
+    lines = [f"Comparable? {told}{f' ({waived} waived)' if waived else ''}."]
+    settings = [row for row in rows if row["kind"] == "expected" and "." in str(row["item"])]
+    hidden = settings if len(settings) > FEW and not every else []
+    for kind in ORDER:
+        shown = [row for row in rows if row["kind"] == kind and row not in hidden]
+        lines += [_line(row) for row in shown if every or kind != "equal"]
+    return [*lines, f"  expected     {len(hidden)} settings of speculation itself"] if hidden else lines
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    kind = "waived" if row.get("waived") else str(row["kind"])
+    mine, other = (words.plain(row.get(side, ""), WIDEST) or words.MISSING for side in ("baseline", "candidate"))
+    values = mine if row["kind"] == "equal" else f"{mine} | {other}"
+    more = row.get("note") or ""
+    return (f"  {kind:<12} {words.plain(row['item'], 120)}: {values} ({words.plain(row.get('source', ''), 20)})"
+            + (f": {words.plain(more, 200)}" if more else ""))  # fmt: skip

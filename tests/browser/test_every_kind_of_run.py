@@ -1,0 +1,187 @@
+"""Pages of every kind of run in a real browser: drawn from their own figures, readable for everyone, printed uncut."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import report_cases as cases
+import report_example as example
+from chromium import PATH
+
+from loadtest.report.comparison import write_comparison
+from loadtest.report.page import write_page
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(PATH is None, reason="no chromium on the path: apt-get install chromium"),
+]
+AXE = Path(os.environ.get("AXE_CORE") or Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js")
+SERIOUS = ("serious", "critical")
+FULL = "everything"
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cases")
+    found = {}
+    for name in cases.CASES:
+        (folder / name.replace("/", "")).mkdir()
+        found[name] = write_page(folder / name.replace("/", ""), *cases.case(name))
+    (folder / FULL).mkdir()
+    found[FULL] = write_page(folder / FULL, example.run(), example.full())
+    found["several"] = write_comparison(folder / "several.html", cases.several())
+    return found
+
+
+QUICK = ("one arm", "all failed", "A/A", FULL, "several")
+NAMES = tuple(
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in (*cases.CASES, FULL, "several")
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_draws_what_it_holds_at_the_width_of_a_phone(browser, paths, name):
+    browser.open(paths[name], width=390, height=844)
+    assert browser.value("document.documentElement.dataset.failed") is None
+    assert browser.complaints == []
+    assert browser.requests == [paths[name].as_uri()]
+    assert browser.value("document.documentElement.scrollWidth") == 390
+    empty = (
+        "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.trace, .box, .point, path.js-line'))"
+    )
+    assert browser.value(f"{empty}.map(p => p.dataset.figure)") == []
+
+
+def test_the_figures_drawn_are_those_of_the_verdict(browser, paths):
+    judgement = example.full()
+    browser.open(paths[FULL], width=1280, height=800)
+
+    def trace(chart, name, axis="y"):
+        found = (
+            f"document.querySelector('.plot[data-figure=\"{chart}\"]').data.find(t => t.name === {json.dumps(name)})"
+        )
+        return browser.value(f"Array.from({found}.{axis})")
+
+    ratios = [s.ratio.value for s in judgement.speedups if s.metric == "e2e"]
+    assert trace("speedup", "speed-up, mean and 95 % interval") == pytest.approx(ratios)
+    assert trace("steps", "tokens per step τ") == pytest.approx([why.tau_all for why in judgement.why])
+    for arm in judgement.arms:
+        own = [a for a in judgement.arm_levels if a.arm == arm]
+        assert trace("throughput", arm) == pytest.approx([a.means["output_tokens_per_s"].value for a in own])
+        assert trace("ttft", f"{arm}, p95") == pytest.approx([1000 * a.tails["ttft"].p95.value for a in own])
+        assert trace("tradeoff", arm, "x") == pytest.approx([a.means["output_tokens_per_s"].value for a in own])
+    tokens = judgement.findings.first_tokens
+    assert trace("first-token", "queue") == pytest.approx([1000 * one.queue_s for one in tokens])
+    slots = [100 * slot.conditional.value for slot in judgement.findings.acceptance.slots]
+    assert trace("slots", "of those that reached the slot") == pytest.approx(slots)
+    day = [one.speedup.value for one in judgement.gate.traffic.loads]
+    assert trace("day", "speed-up by E2E") == pytest.approx(day)
+    limit = judgement.decision.limit.at
+    assert trace("speedup", "limit 37 [33, 42]", "x") == [limit.value]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm install axe-core, or AXE_CORE=…/axe.min.js")
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        (FULL, "light"),
+        (FULL, "dark"),
+        ("several", "light"),
+        *(pytest.param(name, scheme, marks=pytest.mark.nightly)
+          for name in ("one arm", "invalid", "all failed") for scheme in ("light", "dark")),
+    ],
+)  # fmt: skip
+def test_axe_finds_nothing_serious(browser, paths, name, scheme):
+    browser.open(paths[name], width=1280, height=800, scheme=scheme)
+    browser.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    browser.call("Runtime.evaluate", expression=AXE.read_text(encoding="utf-8") + "; 0")
+    assert found_by_axe(browser) == []
+    browser.value("document.documentElement.removeAttribute('lang')")
+    assert [one[1] for one in found_by_axe(browser, "html-has-lang")] == ["html-has-lang"]  # it does look
+
+
+def found_by_axe(browser, *rules):
+    only = f", runOnly: {json.dumps(rules)}" if rules else ""
+    found = browser.call(
+        "Runtime.evaluate",
+        expression=f"axe.run(document, {{resultTypes: ['violations']{only}}}).then(r => r.violations.map("
+        "v => [v.impact, v.id, v.nodes.slice(0, 3).map(n => n.html.slice(0, 160))]))",
+        awaitPromise=True,
+        returnByValue=True,
+    )["result"]["value"]
+    return [one for one in found if one[0] in SERIOUS]
+
+
+def test_a_table_sorts_by_its_column_and_back(browser, paths):
+    browser.open(paths[FULL], width=1280, height=800)
+    table = "[...document.querySelectorAll('table')].find(t => t.caption.textContent === 'Both arms by level')"
+    column = f"[...{table}.tHead.rows[0].cells].findIndex(c => c.textContent === 'tokens/s')"
+    texts = f"[...{table}.tBodies[0].rows].map(r => r.cells[{column}].textContent.trim())"
+    click = f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()"
+    sort = f"{table}.tHead.rows[0].cells[{column}].getAttribute('aria-sort')"
+    before = browser.value(texts)
+    browser.value(click)
+    up = browser.value(texts)
+    assert browser.value(sort) == "ascending"
+    assert up == sorted(before, key=lambda text: float(text.replace(",", "")))
+    assert up != before
+    browser.value(click)
+    assert browser.value(texts) == up[::-1]
+    browser.value(click)
+    assert (browser.value(texts), browser.value(sort)) == (before, None)
+
+
+def test_times_sort_by_their_length_and_what_is_missing_comes_last(browser, paths):
+    browser.open(paths[FULL], width=1280, height=800)
+    table = (
+        "[...document.querySelectorAll('table')].find(t => t.caption.textContent === 'The requests that make the tail')"
+    )
+    texts = f"[...{table}.tBodies[0].rows].map(r => r.cells[2].textContent.trim())"
+    browser.value(f"{table}.tHead.rows[0].cells[2].querySelector('button').click()")
+    assert browser.value(texts)[-1] == "∞"
+    due = f"[...{table}.tBodies[0].rows].map(r => r.cells[12].textContent.trim())"
+    browser.value(f"{table}.tHead.rows[0].cells[12].querySelector('button').click()")
+    assert browser.value(due)[::2] == ["1 min 30 s", "3 min", "6 min", "12 min", "24 min", "48 min", "1 h 36 min"]
+
+
+def test_a_table_copies_as_csv_that_no_spreadsheet_runs(browser, paths):
+    browser.open(paths[FULL], width=1280, height=800)
+    browser.value("""
+      (() => {
+        const cell = document.querySelector("section[aria-labelledby=comparability] td");
+        cell.textContent = '=HYPERLINK("http://x","y")';
+        const writeText = text => { window.copied = text; return Promise.resolve(); };
+        Object.defineProperty(navigator, "clipboard", {value: {writeText}});
+        cell.closest(".scroll").nextElementSibling.click();
+      })()
+    """)
+    lines = browser.value("window.copied").split("\r\n")
+    assert lines[0] == '"item","difference","baseline","candidate","source"'
+    assert '"\'=HYPERLINK(""http://x"",""y"")"' in browser.value("window.copied")
+
+
+def test_in_print_nothing_is_folded_and_nothing_cut_off(browser, paths):
+    browser.open(paths[FULL], width=1280, height=800)
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[])
+    browser.value("window.dispatchEvent(new Event('beforeprint'))")
+    try:
+        assert browser.value("document.querySelectorAll('details.print:not([open])').length") == 0
+        cut = (
+            "[...document.querySelectorAll('.scroll')].filter(s => getComputedStyle(s).overflowX !== 'visible').length"
+        )
+        assert browser.value(cut) == 0
+        widths = "[...document.querySelectorAll('.plot .main-svg')].map(s => s.getBoundingClientRect().width)"
+        assert max(browser.value(widths)) <= 641
+        assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert browser.call("Page.printToPDF", printBackground=False)["data"]
+    finally:
+        browser.value("window.dispatchEvent(new Event('afterprint'))")
+        browser.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+def test_a_link_into_a_folded_part_opens_it(browser, paths):
+    browser.open(paths[FULL], width=1280, height=800)
+    links = browser.value("[...document.querySelectorAll('.evidence a')].map(a => a.getAttribute('href'))")
+    assert set(links) >= {"#load", "#guards", "#why", "#cells", "#changes"}
+    assert browser.value("[...document.querySelectorAll('.evidence a')].every(a => document.querySelector(a.hash))")

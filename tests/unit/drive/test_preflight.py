@@ -1,0 +1,150 @@
+"""Optional fields are tried one by one, and both arms are asked only what both take; rate limits are read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from loadtest.drive.alone import rate_limits
+from loadtest.drive.pair import introduce
+from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted
+from loadtest.errors import UsageError
+from loadtest.servers.control import Arm
+from loadtest.settings import Generation
+
+STREAM = "".join(
+    f"data: {json.dumps(said)}\n\n"
+    for said in (
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": "a"}}], "usage": {"completion_tokens": 1}},
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": "b"}, "finish_reason": "length"}],
+         "usage": {"completion_tokens": 2, "prompt_tokens": 40}},
+    )
+) + "data: [DONE]\n\n"  # fmt: skip
+
+
+class Gateway:
+    """An OpenAI-compatible server that refuses some fields of a request, wherever they stand in it."""
+
+    def __init__(self, refused: tuple[str, ...] = (), status: int = 400, headers: dict[str, str] | None = None) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                known = self.path == "/v1/models"
+                self._say(200 if known else 404, '{"data": [{"id": "m", "owned_by": "someone"}]}' if known else "{}")
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if self.path != "/v1/chat/completions":
+                    return self._say(404, "{}")
+                outer.bodies.append(body)
+                wrong = set(refused) & {*body, *body.get("stream_options", ())}
+                return self._say(status, '{"error": "unknown field"}') if wrong else self._say(200, STREAM)
+
+            def _say(self, code: int, text: str) -> None:
+                self.send_response(code)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
+@pytest.fixture
+def gateways() -> Iterator[list[Gateway]]:
+    made: list[Gateway] = []
+    yield made
+    for each in made:
+        each.stop()
+
+
+def pair(gateways: list[Gateway], first: Gateway, second: Gateway, generation: Generation):
+    gateways += [first, second]
+    named = (("baseline", "baseline", first), ("fast", "candidate", second))
+    met = [introduce(Arm(name=name, role=role, url=server.url), generation) for name, role, server in named]
+    return [arm for arm, _ in met], {arm.name: identity for arm, identity in met}
+
+
+ASKING = Generation(top_k=20, seed=3)
+
+
+def test_each_optional_field_is_tried_in_a_request_of_its_own(gateways: list[Gateway]) -> None:
+    first, second = Gateway(), Gateway(("cache_salt", "return_token_ids"))
+    arms, identities = pair(gateways, first, second, ASKING)
+    tried = [set(body) - {"model", "messages", "max_tokens", "temperature", "stream", "stream_options"}
+             for body in first.bodies[:7]]  # fmt: skip
+    assert tried == [set(), set(), set(), {"return_token_ids"}, {"cache_salt"}, {"top_k"}, {"seed"}]
+    assert [identities["fast"].refused, identities["fast"].tried] == [("return_token_ids", "cache_salt"), 7]
+    both = agreed(arms, identities, ASKING)
+    assert {name: arm.counts for name, arm in both.items()} == dict.fromkeys(both, ("continuous", "none"))
+    assert salted(identities) == {"baseline": False, "fast": False}
+
+
+def test_what_both_take_is_used_on_both(gateways: list[Gateway]) -> None:
+    arms, identities = pair(gateways, Gateway(), Gateway(), ASKING)
+    assert salted(identities) == {"baseline": True, "fast": True}
+    assert agreed(arms, identities, ASKING)["fast"].counts == ("continuous", "ids", "none")
+    assert identities["fast"].kind == "openai"
+
+
+def test_a_running_count_that_one_arm_refuses_is_asked_of_neither(gateways: list[Gateway]) -> None:
+    arms, identities = pair(gateways, Gateway(("continuous_usage_stats",), 422), Gateway(), ASKING)
+    assert agreed(arms, identities, ASKING)["fast"].counts == ("ids", "none")
+
+
+def test_a_field_of_the_experiment_that_one_arm_refuses_stops_the_run(gateways: list[Gateway]) -> None:
+    arms, identities = pair(gateways, Gateway(), Gateway(("top_k",)), ASKING)
+    with pytest.raises(UsageError, match=r"^The fast server at http://127.* refuses the field top_k, which \[gener"):
+        agreed(arms, identities, ASKING)
+
+
+@pytest.mark.parametrize(
+    ("gateway", "said"),
+    [(lambda: Gateway(("stream_options",)), "does not take stream_options"),
+     (lambda: Gateway(("messages",), 401), "did not answer a first chat request: HTTP 401"),
+     (lambda: Gateway(("seed",), 500), "answered HTTP 500 while the field seed was tried")],
+)  # fmt: skip
+def test_what_leaves_nothing_to_measure(gateways: list[Gateway], gateway: Any, said: str) -> None:
+    gateways.append(gateway())
+    with pytest.raises(UsageError, match=said):
+        introduce(Arm(name="server", role="single", url=gateways[0].url), ASKING)
+
+
+def test_a_plan_above_the_rate_limit_is_refused(gateways: list[Gateway]) -> None:
+    limited = Gateway(headers={"x-ratelimit-limit-requests": "60", "x-ratelimit-limit-tokens": "90000"})
+    arms, identities = pair(gateways, Gateway(), limited, ASKING)
+    assert identities["fast"].rate_limits == {"requests": 60, "tokens": 90000}
+    refuse_above_limits(arms, identities, 60)
+    with pytest.raises(UsageError, match=r"allows 60 requests a minute .* the plan has 64 users at once"):
+        refuse_above_limits(arms, identities, 64)
+
+
+def test_headers_that_are_no_limits() -> None:
+    assert rate_limits({"x-ratelimit-limit-requests": "many", "x-ratelimit-limit-tokens": "0"}) == {}
+    assert rate_limits({"x-ratelimit-limit-requests": "500;w=60"}) == {"requests": 500}
+
+
+def test_only_what_the_experiment_sets_is_tried() -> None:
+    names = [name for name, _ in optional_fields(Generation())]
+    assert names == ["stream_options", "continuous_usage_stats", "return_token_ids", "cache_salt"]
+    more = Generation(top_p=0.9, stop=("x",), ignore_eos=True, template={"enable_thinking": False})
+    assert [name for name, _ in optional_fields(more)][4:] == ["top_p", "stop", "ignore_eos", "chat_template_kwargs"]

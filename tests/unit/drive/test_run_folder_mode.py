@@ -1,0 +1,21 @@
+"""Who may read what a run writes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+from loadtest.drive.folder import make_folder
+
+
+def test_a_runs_folder_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        folder = make_folder(tmp_path / "reports", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "chat")
+    finally:
+        os.umask(before)
+    assert folder.name == "20260102T030405Z-chat"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
