@@ -30,8 +30,10 @@ def test_a_trace_stands_beside_its_scenario_and_in_the_protocol(tmp_path: Path) 
     assert told["trace"] == str(tmp_path / "mine.csv")
     assert told["trace_sha256"] == sha256_of(tmp_path / "mine.csv")
     assert told["sessions_from"] == {
-        "kind": "trace", "name": "Azure LLM inference trace", "holds_text": False, "rows": 4, "requests": 4, "sessions": 4,
-        "licence": "as published CC-BY 4.0 (Patel et al., Splitwise, ISCA 2024)", "categories": ["chat"], "left_out": {},
+        "kind": "trace", "name": "Azure LLM inference trace", "holds_text": False, "rows": 4, "requests": 4,
+        "sessions": 4,
+        "licence": "as published CC-BY 4.0 (Patel et al., Splitwise, ISCA 2024)", "categories": ["chat"],
+        "left_out": {},
         "mended": {}, "done": {"sorted: out of order in the file": 1}, "jitter_s": 0.0, "span_s": 9.169,
         "requests_per_s": pytest.approx(4 / 9.168725, abs=1e-5),
     }  # fmt: skip
