@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from loadtest.drive.deltas import Deltas
-from loadtest.drive.failure import Failure
+from loadtest.drive.failure import Failure, printable
 from loadtest.drive.openai import CHAT_PATH, chat_body
 from loadtest.drive.sse import EventSplitter
 from loadtest.errors import UsageError
@@ -92,6 +92,10 @@ def send(control: Control, body: bytes) -> Answered:
                 words = response.read()[:400].decode("utf-8", "replace")
                 return Answered(status=response.status_code, said=control.without_secrets(words) or "no text",
                                 rate_limits=limits)  # fmt: skip
+            kind = response.headers.get("content-type", "")
+            if kind and not kind.lower().startswith("text/event-stream"):
+                said = f"it answered with {printable(kind, 60)}, not with an event stream"
+                return Answered(status=200, said=control.without_secrets(said), rate_limits=limits)
             said = _read(response, record, began_s)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         raise UsageError(f"T{control.arm.where[1:]} did not answer a chat request"

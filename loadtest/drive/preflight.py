@@ -61,9 +61,9 @@ def attempt(control: Control, model: str, generation: Generation) -> Trial:
     bare = {"model": model, "messages": list(PROBE_DIALOGUE), "max_tokens": TOKENS,
             "temperature": generation.temperature, "stream": True}  # fmt: skip
     first = send(control, orjson.dumps(bare))
-    if first.status != 200:
-        raise UsageError(f"T{control.arm.where[1:]} did not answer a first chat request: HTTP {first.status}"
-                         f" ({first.said}).")  # fmt: skip
+    if not first.ok:
+        said = first.said if first.status == 200 else f"HTTP {first.status} ({first.said})"
+        raise UsageError(f"T{control.arm.where[1:]} did not answer a first chat request: {said}.")
     answers, refused = [first], []
     for name, more in optional_fields(generation):
         answer = send(control, orjson.dumps(bare | more))

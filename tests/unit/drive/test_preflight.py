@@ -51,6 +51,7 @@ class Gateway:
                 self.send_response(code)
                 for name, value in (headers or {}).items():
                     self.send_header(name, value)
+                self.send_header("Content-Type", "text/event-stream" if text is STREAM else "application/json")
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text.encode())
