@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -42,6 +44,9 @@ def main() -> None:
 
     Exit codes: 0 pass, 2 usage, 3 failed (never pays), 4 inconclusive, 5 invalid run, 130 interrupted.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without the sign × must not end a gate
+            stream.reconfigure(errors="replace")
 
 
 for command in (init, run, plan, check, report, gate, compare_outputs, import_log, simulate):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -147,3 +150,14 @@ def test_a_folder_that_cannot_be_written_passes_nothing(tmp_path: Path) -> None:
     result = gate(folder, "met")
     assert result.exit_code != 0
     assert "speculation" not in result.output
+
+
+def test_a_terminal_without_the_signs_shows_others_and_ends_as_always(tmp_path: Path) -> None:
+    case = next(c for c in EXPECTED if c["run"] == "failing" and not c.get("options"))
+    command = [sys.executable, "-m", "loadtest", "gate", str(copied("failing", tmp_path)),
+               *(["--slo", str(GOLDEN / "slo" / f"{case['slo']}.toml")] if case["slo"] else [])]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120,
+                          env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})  # fmt: skip
+    assert done.returncode == case["exit"], done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"Exit code: {case['exit']}" in done.stdout
