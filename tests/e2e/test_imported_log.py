@@ -34,6 +34,7 @@ def a_log(path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.nightly
 def test_a_log_is_imported_and_run(loadtest: Starter, tmp_path: Path) -> None:
     a_log(tmp_path / "day.jsonl")
     done = loadtest.run("import", tmp_path / "day.jsonl", "-o", tmp_path / "mine")

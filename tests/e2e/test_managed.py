@@ -104,6 +104,7 @@ def test_both_stay_up_on_machines_of_their_own(loadtest, servers_file):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_server_against_itself_measures_the_smallest_effect(loadtest, servers_file):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", servers_file(),
                            "--arms", "baseline,baseline")  # fmt: skip
@@ -189,6 +190,7 @@ def test_a_later_start_that_is_another_server_ends_the_run_and_keeps_what_was_me
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_candidate_that_does_not_start_keeps_what_was_measured(loadtest, servers_file):
     file = servers_file(candidate='"{python}", "-c", "raise SystemExit(\'out of memory\')"')
     command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", file)
@@ -231,7 +233,7 @@ def test_a_termination_in_a_cell_drains_and_ends_the_server(loadtest, servers_fi
     assert_nothing_left(command)
 
 
-@pytest.mark.parametrize("victim", ["parent", "driver"])
+@pytest.mark.parametrize("victim", ["parent", pytest.param("driver", marks=pytest.mark.nightly)])
 def test_whatever_is_killed_no_server_is_left(loadtest, servers_file, victim):
     command = loadtest("run", CHAT, "--out", loadtest.out, *LONG, "--servers", servers_file())
     command.until_requests()

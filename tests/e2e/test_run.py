@@ -293,6 +293,7 @@ def test_a_scenario_that_is_wrong_or_raises_is_named(loadtest, tmp_path, source,
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_scenario_of_ones_own_runs(loadtest, tmp_path):
     scenario = tmp_path / "mine.py"
     scenario.write_text(

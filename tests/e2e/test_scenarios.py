@@ -86,7 +86,7 @@ def cached_ratios(command: Command) -> list[float]:
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("mix", "rag") else pytest.param(name, marks=pytest.mark.nightly) for name in sorted(CATEGORIES)],
+    [name if name == "mix" else pytest.param(name, marks=pytest.mark.nightly) for name in sorted(CATEGORIES)],
 )
 def test_every_scenario_runs_against_the_pair(loadtest: Starter, pair: tuple[Server, Server], name: str) -> None:
     command = short(loadtest, pair, ROOT / "scenarios" / f"{name}.py")
@@ -140,6 +140,7 @@ class Mine(LLMUser):
 """
 
 
+@pytest.mark.nightly
 def test_on_start_and_wait_time(loadtest: Starter, pair: tuple[Server, Server], tmp_path: Path) -> None:
     scenario = tmp_path / "ordinary.py"
     scenario.write_text(LOCUST)

@@ -143,6 +143,7 @@ def test_an_ngram_pair_end_to_end(loadtest, pair):
         assert len(why["survival"]) == 4
 
 
+@pytest.mark.nightly
 def test_prompts_of_a_file_reach_a_real_server(loadtest, pair):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "2", *SHORT, "--server", pair[1].url,
                            "--prompts", PROMPTS, "--window", "3s", "--set", "servers.token_counts=measure",
