@@ -67,6 +67,7 @@ def test_many_alarms_share_few_timers(number: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Alarms, "_set", lambda self, now_s: (sets.append(now_s), made(self, now_s)))
     for i in range(number):
         alarms.after(0.02 + i * GRAIN_S / number, lambda i=i: rung.append(i))
+    time.sleep(0.05)  # all are due when the hub comes to them, however busy the machine is
     gevent.sleep(0.3)
     assert rung == list(range(number))
-    assert len(sets) <= number / 20  # a few; each stop of a busy machine adds one
+    assert len(sets) <= 4
