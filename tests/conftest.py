@@ -1,6 +1,12 @@
-"""Settings of all tests; and by lying here it puts this folder on the path, for `compose_files`."""
+"""Settings of all tests; and by lying here it puts this folder on the path, for `compose_files`.
+
+Examples are the same at every run, so that a failure speaks of the change at hand; nightly, `--hypothesis-profile search`
+looks for new ones.
+"""
 
 from hypothesis import settings
 
-settings.register_profile("shared machine", deadline=None)  # how long an example takes says nothing on a busy machine
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("shared machine", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("shared machine")

@@ -10,16 +10,17 @@ from typing import Any
 
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\')  # what JSON writes as it is
 _TEXT, _TOTAL, _COUNT = b'"content":"', b',"total_tokens":', b',"completion_tokens":'  # vLLM's order of keys
-OTHER = -2  # below every count, and below -1, which stands for none
+UNCOUNTED, OTHER = -1, -2  # below every count
 
 
 class Alike:
     """The bytes around the text, and the counts, of one event; `learnt` once there are any."""
 
-    __slots__ = ("_after", "_before", "_between", "learnt")
+    __slots__ = ("_after", "_before", "_between", "learnt", "usage")
 
     def __init__(self) -> None:
         self.learnt = False
+        self.usage: dict[str, Any] | None = None  # of the event learnt: but for the counts, that of every one like it
         self._before = self._after = b""
         self._between = b""  # from the end of the text to the total, "" where the event carries no counts
 
@@ -36,16 +37,17 @@ class Alike:
             between, after = _counts(after, usage)
             if not between:
                 return
-        self._before, self._between, self._after, self.learnt = before + found, between, after, True
+        self._before, self._between, self._after = before + found, between, after
+        self.learnt, self.usage = True, usage
 
     def count(self, data: bytes) -> int:
-        """Return the count of an event like the one learnt, 0 where those carry none; OTHER for any other event."""
+        """Return the count of an event like the one learnt, UNCOUNTED where those carry none; OTHER for any other."""
         before, after = self._before, self._after
         if not data.startswith(before) or not data.endswith(after):
             return OTHER
         rest = data[len(before) : -len(after)]
         if not self._between:
-            return 0 if rest and not rest.translate(None, _PLAIN) else OTHER
+            return UNCOUNTED if rest and not rest.translate(None, _PLAIN) else OTHER
         text, found, counts = rest.partition(self._between)
         total, also, count = counts.partition(_COUNT)
         if not found or not also or text.translate(None, _PLAIN) or not _is_number(total) or not _is_number(count):

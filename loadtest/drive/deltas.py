@@ -24,7 +24,6 @@ from loadtest.record import Outcome, Request
 
 _USAGE, _IDS, _NONE = "usage", "ids", "none"
 _MAY_COUNT = ("", _USAGE)
-_ALIKE = (_USAGE, _NONE)
 _REASONS = ("stop", "length", "tool_calls")  # the usual ones; others are quoted with care
 _COUNT_LIMIT = 2**31  # counts are stored in 32 bits
 # Where servers put the figures on one answer's speculation: a key, a key below it, and the record's fields by name.
@@ -103,14 +102,16 @@ class Deltas:
         self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), at_s)
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
-        elif not self._alike.learnt and self._source in _ALIKE and self.visible and type(delta) is dict:
+        elif not self._alike.learnt and self.visible and type(delta) is dict and self._source is _told_by(usage):
             self._alike.learn(data, delta.get("content"), usage)
 
     def _take_alike(self, count: int, at_s: float) -> None:
         """Read an event that is like one before it, with a text where no count runs."""
-        if not count:
+        if count < 0:
             self._record.chunk_s.append(at_s)
-        elif count > self._count:
+            return
+        self._usage = self._alike.usage
+        if count > self._count:
             self._record.chunk_s.append(at_s)
             self._record.chunk_tokens.append(count - self._count)
             self._count = self._reported = count
@@ -162,13 +163,18 @@ class Deltas:
         if ids and self._source is not _NONE:
             if not isinstance(ids, list):
                 raise Failure(Outcome.PROTOCOL_ERROR, "token_ids is not a list")
-            self._source = _IDS
+            self._settle(_IDS)
             self._count += len(ids)
             self._record.chunk_s.append(at_s)
             self._record.chunk_tokens.append(len(ids))
         elif visible and self._source is not _IDS:
-            self._source = _NONE
+            self._settle(_NONE)
             self._record.chunk_s.append(at_s)
+
+    def _settle(self, source: str) -> None:
+        if self._source is not source:
+            self._source = source
+            self._alike.learnt = False  # what was learnt was read by the source before
 
     def _cumulative(self, usage: Any) -> int:
         """Return the count that a usage object reports, -1 for none."""
@@ -237,6 +243,11 @@ class Deltas:
             told = f"; the server counted {tokens}" if tokens > 0 else ""
             return Failure(Outcome.EMPTY, f"the stream ended without a token{told}")
         return None
+
+
+def _told_by(usage: Any) -> str:
+    """Return the source of tokens that an event with this usage fits."""
+    return _NONE if usage is None else _USAGE
 
 
 def _changed(what: str, before: str, after: str) -> Failure:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtest.drive import deltas
-from loadtest.drive.alike import OTHER, Alike
+from loadtest.drive.alike import OTHER, UNCOUNTED, Alike
 from loadtest.drive.deltas import Deltas
 from loadtest.drive.failure import Failure
 from loadtest.record import Request
@@ -101,6 +101,30 @@ def test_an_event_with_any_byte_changed_is_read_as_parsing_reads_it(events: list
     assert told == parsed
 
 
+@pytest.mark.parametrize("texts", [["a", "b"], ["a", ""], ["a", "", "b"]])
+def test_a_count_that_stays_at_nought_is_a_count_and_no_chunk(texts: list[str]) -> None:
+    told, parsed = both([event(text, 0) for text in texts])
+    assert told == parsed
+    assert told["chunk_s"] == "[]"
+    assert told["failed"]
+
+
+def test_the_last_usage_holds_whether_or_not_it_was_parsed() -> None:
+    odd = event(" b", 2).replace(b"prompt_tokens", b"prompt_tokenz")
+    told, parsed = both([event(" a", 1), odd, event(" c", 3)])
+    assert told == parsed
+    assert told["prompt_tokens"] == "17"
+
+
+def test_events_that_counted_nought_until_one_came_without_a_count_are_read_without() -> None:
+    told, parsed = both([event("a", 0), event("b"), event("c", 0)])
+    assert told == parsed
+    assert told["chunk_s"] == "[1.0, 2.0]"
+    told, parsed = both([event('"'), event("", 0), event("", 1), event("b", 2)])
+    assert told == parsed
+    assert told["chunk_s"] == "[0.0, 3.0]"
+
+
 @pytest.mark.parametrize("counted", [False, True])
 def test_nearly_every_event_of_a_plain_stream_needs_no_parsing(counted: bool) -> None:
     alike = Alike()
@@ -110,7 +134,7 @@ def test_nearly_every_event_of_a_plain_stream_needs_no_parsing(counted: bool) ->
         {"total_tokens": 17, "completion_tokens": 1} if counted else None,
     )
     assert alike.learnt
-    assert alike.count(event(" second: of {many}", 999 if counted else None)) == (999 if counted else 0)
+    assert alike.count(event(" second: of {many}", 999 if counted else None)) == (999 if counted else UNCOUNTED)
     for other in (event('"', 2), event("é", 2), event("", None), event(" x", 2, finish="stop"),
                   event(" x", 2, id="other"),
                   event(" x", 2)[:-1], event(" x", 2).replace(b":2}", b":02}"), b"[DONE]", b""):  # fmt: skip
