@@ -1,7 +1,7 @@
 """Settings of all tests; and by lying here it puts this folder on the path, for `compose_files`.
 
-Examples are the same at every run, so that a failure speaks of the change at hand; nightly, `--hypothesis-profile search`
-looks for new ones.
+Examples are the same at every run, so that a failure speaks of the change at hand; nightly, with
+`--hypothesis-profile search`, new ones are looked for.
 """
 
 from hypothesis import settings

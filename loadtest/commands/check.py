@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-import loadtest
 from loadtest.commands.options import PATH, prepared_from
+from loadtest.packaged import packaged
 
 
 @click.command()
@@ -37,9 +37,7 @@ def check(scenario: Path | None, every: bool, **given: Any) -> None:
     from loadtest.report.screen import Screen
 
     given["waive"] = tuple(given["waive"])
-    prepared = prepared_from(
-        scenario=scenario or Path(loadtest.__file__).with_name("dialogues.py"), measure_only=True, **given
-    )
+    prepared = prepared_from(scenario=scenario or packaged() / "scenarios" / "chat.py", measure_only=True, **given)
     screen = Screen(highlight=False)
     screen.print(prepared.found, markup=False, soft_wrap=True)
     with stopping_on_interrupt(), Progress(screen) as progress:

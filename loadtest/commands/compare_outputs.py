@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-import loadtest
 from loadtest.commands.options import PATH, prepared_from
 from loadtest.commands.reporting import report_outputs
+from loadtest.packaged import packaged
 
 
 @click.command("compare-outputs")
@@ -40,7 +40,7 @@ def compare_outputs(scenario: Path | None, keep_text: bool, **given: Any) -> Non
     if keep_text:
         given["assignments"] = (*given["assignments"], "outputs.keep_text=true")
     given["waive"] = tuple(given["waive"])
-    prepared = prepared_from(scenario=scenario or Path(loadtest.__file__).with_name("dialogues.py"), **given)
+    prepared = prepared_from(scenario=scenario or packaged() / "scenarios" / "chat.py", **given)
     screen = Screen(highlight=False)
     screen.print(prepared.found, markup=False)
     with stopping_on_interrupt():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-import loadtest
 from loadtest.commands.options import PATH
 from loadtest.errors import UsageError
+from loadtest.packaged import packaged
 
 FOLDERS = ("scenarios", "servers")
 FILES = ("docker-compose.yml", "compose.*.yml", ".env")
@@ -22,7 +22,7 @@ def init(folder: Path) -> None:
 
     Nothing is ever overwritten: where one of the files is there already, none is written.
     """
-    source = _source()
+    source = packaged()
     names = starter(source)
     there = [name for name in (*FOLDERS, *names) if (folder / name).is_symlink() or (folder / name).is_file()]
     if there:
@@ -37,16 +37,6 @@ def init(folder: Path) -> None:
         raise UsageError(f"{folder} cannot be written: {error.strerror}. Give a folder of yours.") from error
     click.echo(f"Wrote {len(names)} files to {folder}: scenarios/, servers/ and the compose files.")
     click.echo(f"Next: {'' if folder == Path() else f'cd {folder} && '}loadtest run scenarios/chat.py")
-
-
-def _source() -> Path:
-    """Return where the files are: in the installed package, or beside the package in a checkout."""
-    package = Path(loadtest.__file__).resolve().parent
-    packed = package / "starter"
-    source = packed if packed.is_dir() else package.parent
-    if not (source / "scenarios" / "chat.py").is_file():
-        raise UsageError(f"The files to be written are missing in {packed}: install loadtest from its wheel or sdist.")
-    return source
 
 
 def starter(source: Path) -> list[str]:
