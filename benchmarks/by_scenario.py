@@ -16,7 +16,8 @@ import numpy as np
 from loadtest.analyse.judge import judge_data
 from loadtest.analyse.results import Judgement
 from loadtest.drive.loading import load_user_class
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override

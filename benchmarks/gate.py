@@ -24,7 +24,8 @@ from typing import Any
 
 from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.judge import judge_data
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import as_document, override

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.experiment import override
 from loadtest.settings import Experiment
 

@@ -71,7 +71,8 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def prepared_from(**given: Any) -> Any:
     """Return what the options ask for, checked and ready to run (drive.prepare.Prepared)."""
-    from loadtest.drive.prepare import Options, prepare
+    from loadtest.drive.options import Options
+    from loadtest.drive.prepare import prepare
 
     if given["scenario"] is None:
         raise UsageError("Give a scenario, such as scenarios/chat.py (or --resume RUN to go on with a run).")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loadtest.checks import levels, positive_s, shown, users_or_rates, whole
 from loadtest.drive.budget import Terms, fit, parse_budget
 from loadtest.drive.choice import (
     LEAST_PAIRS,
@@ -19,53 +18,22 @@ from loadtest.drive.choice import (
     refuse_one_place,
     with_options,
 )
+from loadtest.drive.finding import find_servers, refuse_empty
 from loadtest.drive.noise_run import read_noise_run
+from loadtest.drive.options import Options, section, setting
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
+from loadtest.drive.settling import settle
 from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
 from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
 from loadtest.servers.address import clean_url, proxy_url
-from loadtest.servers.control import Arm, answers
+from loadtest.servers.control import Arm
 from loadtest.servers.file import ServersFile, read_servers
-from loadtest.servers.process import refuse_unknown_world
 from loadtest.settings import Experiment
 from loadtest.workload.given import given_source, notes_of
 
-BASELINE_VARIABLE = "LOADTEST_BASELINE_URL"
-SPECULATIVE_VARIABLE = "LOADTEST_SPECULATIVE_URL"
-COMPOSE_URLS = {"baseline": "http://127.0.0.1:8010", "speculative": "http://127.0.0.1:8011"}  # docker-compose.yml
-SMOKE_WINDOW_S = 10.0
 REQUEST_S, SIMULATED_REQUEST_S = 1.0, 0.5  # how long a request is taken to last before anything was sent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command line said."""
-
-    scenario: Path
-    baseline: str | None = None
-    speculative: str | None = None
-    server: str | None = None
-    servers: Path | None = None
-    arms: str | None = None
-    prompts: Path | None = None
-    levels: str | None = None
-    rates: str | None = None
-    arrivals: str | None = None
-    window: str | None = None
-    blocks: int | None = None
-    budget: str | None = None
-    assignments: tuple[str, ...] = ()
-    simulated: bool = False
-    world: str | None = None
-    slo: Path | None = None
-    smoke: bool = False
-    measure_only: bool = False
-    waive: tuple[str, ...] = ()
-    aa: Path | None = None
-    out: Path = Path("reports")
-    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +110,15 @@ def _stages(prepared: Prepared) -> str:
     given = (
         options.levels is not None
         or options.rates is not None
-        or any(_setting(a) == "load.levels" for a in options.assignments)
+        or any(setting(a) == "load.levels" for a in options.assignments)
     )
     given = given or bool(experiment.slo.rules or experiment.traffic.loads)  # they name the loads to be measured
     asked = experiment.plan.stages == "two" or (experiment.plan.stages == "auto" and not prepared.world and not given)
     return "two" if asked and compares else "one"
 
 
-def _setting(assignment: str) -> str:
-    return assignment.partition("=")[0].strip()
-
-
 def _prepare(options: Options, environment: Mapping[str, str]) -> Prepared:
-    _refuse_empty({"--baseline": options.baseline, "--speculative": options.speculative, "--server": options.server,
+    refuse_empty({"--baseline": options.baseline, "--speculative": options.speculative, "--server": options.server,
                    "--world": options.world})  # fmt: skip
     _check_scenario(options.scenario)
     if options.prompts is not None and not options.prompts.is_file():
@@ -164,8 +128,8 @@ def _prepare(options: Options, environment: Mapping[str, str]) -> Prepared:
         experiment = with_slo_file(experiment, options.slo)
     if options.servers is not None:
         return _prepare_file(options, experiment, options.servers, environment)
-    urls, found = _choose(options, experiment, environment)
-    experiment = _settle(experiment, options, simulated=not urls)
+    urls, found = find_servers(options, experiment, environment)
+    experiment = settle(experiment, options, simulated=not urls)
     world = None
     if not urls:
         world = experiment.demo.preset
@@ -202,8 +166,8 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
     if options.server or options.simulated or options.world:
         raise UsageError("--servers names the arms in a file; leave out --server, --simulated and --world.")
     written = experiment.servers
-    experiment = _settle(experiment, options, simulated=False)
-    given = with_assignments(Experiment(), [a for a in options.assignments if _section(a) == "servers"]).servers
+    experiment = settle(experiment, options, simulated=False)
+    given = with_assignments(Experiment(), [a for a in options.assignments if section(a) == "servers"]).servers
     urls = {"baseline": options.baseline, "candidate": options.speculative}
     file = with_options(read_servers(path, environment), urls, written, given)
     choice = choose_from_file(file, options.arms)
@@ -215,17 +179,6 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
                     options=options)  # fmt: skip
 
 
-def _refuse_empty(words: Mapping[str, str | None]) -> None:
-    """Raise UsageError for a word that is there and empty: else the simulated pair would be judged instead."""
-    for named, word in words.items():
-        if word is not None and not word.strip():
-            raise UsageError(f"{named} is empty; give it a value, or leave it out. Is a variable of the shell not set?")
-
-
-def _section(assignment: str) -> str:
-    return assignment.partition("=")[0].partition(".")[0].strip()
-
-
 def _check_scenario(path: Path) -> None:
     if path.suffix != ".py":
         raise UsageError(f"{path} is not a scenario; give a Python file such as scenarios/chat.py.")
@@ -233,126 +186,3 @@ def _check_scenario(path: Path) -> None:
         siblings = sorted(str(other) for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
         there = f" There are {', '.join(siblings)}." if siblings else ""
         raise UsageError(f"{path} is not a file.{there}")
-
-
-def _choose(options: Options, experiment: Experiment, environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Return (arm → URL, sentence); no URLs mean the simulated pair."""
-    named = {"baseline": options.baseline, "speculative": options.speculative}
-    if options.server and any(named.values()):
-        raise UsageError("--server tests one server alone; leave it out when --baseline and --speculative are given.")
-    if options.simulated or options.world:
-        if options.server or any(named.values()):
-            raise UsageError("--simulated and --world use the built-in pair; leave out the URLs, or leave these out.")
-        return {}, ""
-    if options.server:
-        return {"server": options.server}, f"One server, {options.server}: nothing is compared."
-    variables = {
-        "baseline": environment.get(BASELINE_VARIABLE),
-        "speculative": environment.get(SPECULATIVE_VARIABLE),
-    }
-    assigned = _assigned(options)
-    written = {"baseline": experiment.servers.baseline, "speculative": experiment.servers.speculative}
-    for urls, origin, names in (
-        (named, "the command line", ("--baseline", "--speculative")),
-        (assigned, "the command line", ("--set servers.baseline", "--set servers.speculative")),
-        (variables, "the environment", (BASELINE_VARIABLE, SPECULATIVE_VARIABLE)),
-        (written, f"{options.scenario.stem}.toml", ("servers.baseline", "servers.speculative")),
-    ):
-        if urls is not written:
-            _refuse_empty(dict(zip(names, (urls.get("baseline"), urls.get("speculative")), strict=True)))
-        given = {name: url for name, url in urls.items() if url}
-        if len(given) == 1:
-            have, lack = names if "baseline" in given else reversed(names)
-            raise UsageError(
-                f"{have} is given and {lack} is not; a comparison needs both (one server alone: --server)."
-            )
-        if given:
-            return given, f"Servers from {origin}: {given['baseline']} and {given['speculative']}."
-    if all(answers(url) for url in COMPOSE_URLS.values()):
-        found = " and ".join(COMPOSE_URLS.values())
-        return dict(COMPOSE_URLS), f"Servers of docker-compose.yml answer on this machine: {found}."
-    return {}, ""
-
-
-def _assigned(options: Options) -> dict[str, str]:
-    """Return the URLs of `--set servers.…`, by arm."""
-    words = [a for a in options.assignments if _section(a) == "servers"]
-    keys = {a.partition("=")[0].strip().partition(".")[2] for a in words}
-    servers = with_assignments(Experiment(), words).servers
-    urls = {"baseline": servers.baseline, "speculative": servers.speculative}
-    return {name: url for name, url in urls.items() if name in keys}
-
-
-def _settle(experiment: Experiment, options: Options, *, simulated: bool) -> Experiment:
-    experiment = with_assignments(experiment, [a for a in options.assignments if _section(a) == "demo"])
-    experiment = override(experiment, "demo", preset=options.world)
-    refuse_unknown_world(experiment.demo.preset, "--world" if options.world else "demo.preset")
-    experiment = _of_kind(experiment, options)
-    if simulated:
-        demo = experiment.demo
-        ladder = demo.rates if experiment.load.kind == "open" else demo.levels
-        experiment = override(experiment, "load", levels=ladder, think_time=demo.think_time)
-        experiment = override(experiment, "window", min_s=demo.window_s, max_s=demo.window_s, min_requests=1)
-        experiment = override(experiment, "plan", blocks=demo.blocks)
-        experiment = override(experiment, "generation", max_tokens=demo.max_tokens)
-    experiment = with_assignments(experiment, [a for a in options.assignments if _section(a) != "demo"])
-    if options.smoke:
-        ladder = experiment.load.levels
-        experiment = override(experiment, "load", levels=tuple(sorted({ladder[0], ladder[-1]})))
-        experiment = override(experiment, "window", min_s=SMOKE_WINDOW_S, max_s=SMOKE_WINDOW_S, min_requests=1)
-        experiment = override(experiment, "plan", blocks=1)
-        if experiment.servers.token_counts == "auto":  # its price would take longer than the run
-            experiment = override(experiment, "servers", token_counts="all")
-    if options.levels is not None:
-        experiment = override(experiment, "load", levels=_parsed("--levels", options.levels, _level_list))
-    if options.rates is not None:
-        experiment = override(experiment, "load", levels=_parsed("--rates", options.rates, _rate_list))
-    if options.window is not None:
-        window_s = _parsed("--window", options.window, positive_s)
-        experiment = override(experiment, "window", min_s=window_s, max_s=window_s)
-    if options.blocks is not None:
-        experiment = override(experiment, "plan", blocks=_parsed("--blocks", options.blocks, whole(1, 1000)))
-    return experiment
-
-
-def _of_kind(experiment: Experiment, options: Options) -> Experiment:
-    """Return the experiment with the kind and the arrivals that the options ask for. Raises UsageError."""
-    words = [a for a in options.assignments if _setting(a) in ("load.kind", "load.levels")]
-    kind = with_assignments(experiment, words).load.kind
-    if options.rates is not None and options.levels is not None:
-        raise UsageError("--levels gives users and --rates requests/s; leave one of them out.")
-    if options.levels is not None and kind == "open":
-        raise UsageError("--levels gives users, and load.kind is open: give --rates, or --set load.kind=closed.")
-    if options.rates is not None and _setting_of(options, "load.kind") and kind == "closed":
-        raise UsageError("--rates makes an open load, and load.kind is set to closed; leave one of them out.")
-    if options.arrivals is not None:
-        if kind == "closed" and options.rates is None:
-            raise UsageError("--arrivals says how sessions of an open load arrive; give its rates too: --rates 1,2,4.")
-        experiment = with_assignments(experiment, [f"load.arrivals={options.arrivals}"])
-    return override(experiment, "load", kind="open" if options.rates is not None else kind)
-
-
-def _setting_of(options: Options, name: str) -> bool:
-    return any(_setting(a) == name for a in options.assignments)
-
-
-def _rate_list(word: str) -> tuple[float, ...]:
-    try:
-        return users_or_rates([float(part) for part in word.split(",")])
-    except ValueError:
-        raise ValueError("at most 64 different numbers of requests/s above 0, such as 0.5,1,2") from None
-
-
-def _level_list(word: str) -> tuple[float, ...]:
-    try:
-        return levels([int(part) for part in word.split(",")])
-    except ValueError as error:
-        allowed = str(error) if "list" in str(error) else "whole numbers"
-        raise ValueError(f"numbers of users with commas between them, such as 1,8,32 ({allowed})") from None
-
-
-def _parsed(option: str, value: object, check: Callable[[Any], Any]) -> Any:
-    try:
-        return check(value)
-    except ValueError as allowed:
-        raise UsageError(f"{option} is {shown(value)}; it must be {allowed}.") from None

@@ -14,10 +14,11 @@ from typing import Any
 
 from loadtest.drive.budget import parse_budget
 from loadtest.drive.header import boot_id, sha256_of
+from loadtest.drive.options import Options
 from loadtest.drive.pair import differences
 from loadtest.drive.plan import Cell
 from loadtest.drive.planning import next_look
-from loadtest.drive.prepare import Options, Prepared, prepare
+from loadtest.drive.prepare import Prepared, prepare
 from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document

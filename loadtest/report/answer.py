@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Why
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.view import DEPTHS, View, section
 
 
@@ -88,7 +88,7 @@ def _speedup_range(view: View) -> Tile | None:
     if ends is None:
         return None
     low, high = (view.speedup(name, level).ratio for level in ends)
-    label = f"Speed-up by {words.metric(name).label}"
+    label = f"Speed-up by {vocabulary.metric(name).label}"
     if ends[0] == ends[1]:
         return Tile(label=label, value=words.ratio(low.value), detail=f"at {words.level(ends[0])}", tone=_tone(low))
     detail = f"from {words.level(ends[0])} {_bounds(low)} to {words.level(ends[1])} {_bounds(high)}"
@@ -229,7 +229,7 @@ def rule(view: View) -> str:
     """Say what 'pays' means in this run; nothing pays in a run of one arm, or of one against itself."""
     if view.candidate is None or view.run.get("aa"):
         return ""
-    metric, gain = words.metric(view.decision_metric), view.threshold - 1
+    metric, gain = vocabulary.metric(view.decision_metric), view.threshold - 1
     margins = section(view.run, "experiment", "decision")
     said = (
         f"A level pays when the whole 95 % interval of the speed-up by {metric.label} is above {words.ratio(1 + gain)}"

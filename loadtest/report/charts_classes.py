@@ -9,7 +9,7 @@ from typing import Any
 from loadtest.analyse.detail_results import ClassLevel
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.loads import unit
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.figures import (
     AMBER,
     GRID,
@@ -129,7 +129,7 @@ def day(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     slower = sum(one.hours for one in loads if one.speedup.value is not None and one.speedup.value < 1)
     title = f"Over the expected day the speed-up is {words.interval(traffic.gain, words.ratio)}"
     title += f"; {words.share(slower / hours)} of it runs slower" if slower else "; no load of it runs slower"
-    metric = words.metric(traffic.metric)
+    metric = vocabulary.metric(traffic.metric)
     figure = canvas(title, x_title=f"expected load, {unit()}", y_title="share of the day, %")
     places = [f"{one.level:.3g}" for one in loads]
     figure.add_bar(x=places, y=[100 * one.hours / hours for one in loads], name="share of the day",

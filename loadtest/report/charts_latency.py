@@ -8,7 +8,7 @@ from typing import Any
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.figures import Chart, Points, arm_style, canvas, listed, load_axis, load_title, series, time_axis
 from loadtest.report.view import View
 
@@ -66,7 +66,7 @@ def chunk_gap(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 
 def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     """Return the chart of a latency over load: the deepest percentile that exists, and the median."""
-    metric, depth = words.metric(name), view.deepest(name) or "p50"
+    metric, depth = vocabulary.metric(name), view.deepest(name) or "p50"
     deep = curves_of(view, lambda arm, level: view.tail(arm, level, name, depth))
     if not any(item.value is not None and math.isfinite(item.value) for own in deep.values() for _, item in own):
         return None  # where every request failed there is nothing to draw: the tables say so

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from loadtest import loads
 from loadtest.analyse.estimates import Estimate
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.figures import (
     GREEN,
     INK,
@@ -46,7 +46,7 @@ def speedup_chart(found: Sequence[Entry]) -> Chart | None:
     points = [(entry, own) for entry, own in points if any(words.known(ratio.value) for _, ratio in own)]
     if not points:
         return None
-    metrics = dict.fromkeys(words.metric(entry.view.decision_metric).short for entry, _ in points)
+    metrics = dict.fromkeys(vocabulary.metric(entry.view.decision_metric).short for entry, _ in points)
     title = headline(found)
     figure = canvas(
         title[:1].upper() + title[1:], x_title=load_title(), y_title=f"speed-up by {', '.join(metrics)}, ratio"

@@ -8,7 +8,7 @@ from typing import Any
 
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Judgement
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.figures import (
     AMBER,
     BLUE,
@@ -39,7 +39,7 @@ MAIN = ("e2e", "tpot", "ttft", "output_tokens_per_s")  # the others say nearly t
 def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """The deciding metric's speed-up over load, with its band, the blocks and the limit."""
     view = View(run=run, judgement=judgement)
-    name, metric = view.decision_metric, words.metric(view.decision_metric)
+    name, metric = view.decision_metric, vocabulary.metric(view.decision_metric)
     points = [(level, view.speedup(name, level).ratio) for level in view.levels]
     points = [(level, ratio) for level, ratio in points if words.known(ratio.value)]
     if not points:
@@ -161,7 +161,7 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     level_line(figure, 1.0, "no change", dash="solid")
     colours, shapes = (VERMILLION, GREEN, PURPLE, AMBER, SKY, BLUE), ("diamond", "circle", "square", "triangle-up", "x")
     for place, name in enumerate(names[:6]):
-        style = Style(name=words.metric(name).short, colour=colours[place], shape=shapes[place % len(shapes)],
+        style = Style(name=vocabulary.metric(name).short, colour=colours[place], shape=shapes[place % len(shapes)],
                       shift=place - len(names) // 2)  # fmt: skip
         series(figure, style, [(level, view.speedup(name, level).ratio) for level in view.levels], words.ratio)
     rows = [
@@ -172,13 +172,13 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="metrics", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {len(names)} metrics over load. {title}.",
         note="Each metric is turned so that above 1 is better with speculation. They answer different questions.",
-        columns=("load", *(words.metric(name).short for name in names)), rows=tuple(rows),
+        columns=("load", *(vocabulary.metric(name).short for name in names)), rows=tuple(rows),
     )  # fmt: skip
 
 
 def _proven(view: View, names: list[str], level: float) -> str:
     """Say which metrics are proven better and worse at a level: the whole interval on one side of 1."""
-    ratios = {words.metric(name).short: view.speedup(name, level).ratio for name in names}
+    ratios = {vocabulary.metric(name).short: view.speedup(name, level).ratio for name in names}
     better = [short for short, ratio in ratios.items() if ratio.low is not None and ratio.low > 1]
     worse = [short for short, ratio in ratios.items() if ratio.high is not None and ratio.high < 1]
     said = [f"{word} by {listed(found)}" for word, found in (("better", better), ("worse", worse)) if found]

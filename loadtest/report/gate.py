@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loadtest.analyse import gate_words
 from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.tables import Table
 
 OUTCOMES = {
@@ -63,7 +63,7 @@ def _against(result: Regression) -> tuple[str, ...]:
     what = "speed-up over the baseline, " if result.of_ratios else ""
     unit = "difference" if result.metric == "error_ratio" else "speed-up"
     outcome = OUTCOMES[result.outcome] if result.judged else f"({OUTCOMES[result.outcome]})"
-    subject = f"{what}{words.metric(result.metric).label}, against the other run"
+    subject = f"{what}{vocabulary.metric(result.metric).label}, against the other run"
     shown = "" if result.judged else "Shown, not judged."
     observed = gate_words.quantity(result.ratio, unit) or words.MISSING
     return (outcome, subject, observed, words.MISSING, f"{result.level:g}", shown)

@@ -11,7 +11,7 @@ from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResu
 from loadtest.analyse.results import Judgement
 from loadtest.errors import ExitCode
 from loadtest.report import gate as gate_report
-from loadtest.report import header, words
+from loadtest.report import header, vocabulary, words
 from loadtest.report.view import View
 from loadtest.report.writing import write_whole
 
@@ -90,4 +90,4 @@ def _decision(suite: ET.Element, view: View) -> None:
     if element is None:
         ET.SubElement(case, "system-out").text = said
         return
-    ET.SubElement(case, element, message=said, type=words.ANSWERS[view.judgement.decision.answer])
+    ET.SubElement(case, element, message=said, type=vocabulary.ANSWERS[view.judgement.decision.answer])

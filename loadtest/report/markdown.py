@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.analyse.results import Judgement
-from loadtest.report import answer, header, tables, words
+from loadtest.report import answer, header, tables, vocabulary, words
 from loadtest.report import gate as gate_report
 from loadtest.report.charts_classes import by_class
 from loadtest.report.view import View
@@ -50,7 +50,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
         more = len(judgement.notes) - NOTES
         parts.append("\n".join(shown + ([f"- {more} more in report.html"] if more > 0 else [])))
     where = f"Scenario {quiet(header.scenario(run))}. " if header.scenario(run) else ""
-    parts.append(f"{where}Exit code {words.exit_words(header.exit_code(view))}. The page is report.html.")
+    parts.append(f"{where}Exit code {vocabulary.exit_words(header.exit_code(view))}. The page is report.html.")
     return _fitting("\n\n".join(parts) + "\n")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadtest.analyse.output_results import OutputComparison, OutputVerdict
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.tables import Row, Table
 
 COLUMNS = ("answers", "candidate against baseline", "baseline against itself")
@@ -47,5 +47,5 @@ def summary(found: OutputComparison) -> str:
         parts.append("\n".join(lines))
     kind = "greedy, temperature 0" if found.greedy else "sampled, each prompt answered twice by both"
     parts.append(f"{found.prompts} prompts ({kind}); {found.left_out} left out for want of an answer."
-                 f" Exit code {words.exit_words(found.exit_code)}.")  # fmt: skip
+                 f" Exit code {vocabulary.exit_words(found.exit_code)}.")  # fmt: skip
     return "\n\n".join(parts) + "\n"

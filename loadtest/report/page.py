@@ -8,7 +8,7 @@ from typing import Any
 
 from loadtest import loads
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, header, outputs, tables, tables_detail, words
+from loadtest.report import answer, header, outputs, tables, tables_detail, vocabulary, words
 from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
 from loadtest.report.document import document
@@ -44,7 +44,7 @@ def _answer(view: View) -> dict[str, Any]:
         "gate": view.judgement.gate,
         "second": gate_report.second(view.judgement.gate),
         "tone": TONES.get(decision.answer, ""),
-        "answer_words": words.ANSWERS[decision.answer],
+        "answer_words": vocabulary.ANSWERS[decision.answer],
         "title": f"{header.scenario(run) or 'loadtest'}: {decision.headline}",
         "banners": header.banners(view),
         "scenario": header.scenario(run),
@@ -56,7 +56,7 @@ def _answer(view: View) -> dict[str, Any]:
         "certainty": answer.certainty(view),
         "notes": view.judgement.notes[:NOTES],
         "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
-        "exit": words.exit_words(header.exit_code(view)),
+        "exit": vocabulary.exit_words(header.exit_code(view)),
         "compared": view.candidate is not None,
         "rule": answer.rule(view),
         "load_words": words.LOADS[loads.unit()],
@@ -72,7 +72,7 @@ def _tables(view: View) -> dict[str, Any]:
         "guards": tables.guards(view),
         "pairs": tables.pairs(view),
         "inter_token": tables.inter_token(view),
-        "inter_token_words": [words.METRICS[name] for name in tables.INTER_TOKEN],
+        "inter_token_words": [vocabulary.METRICS[name] for name in tables.INTER_TOKEN],
         "why": tables.why(view),
         "outcomes": tables.outcomes(view),
         "changes": tables_detail.changes(view),

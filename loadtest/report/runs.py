@@ -10,7 +10,7 @@ from loadtest import loads
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.errors import UsageError
-from loadtest.report import header, words
+from loadtest.report import header, vocabulary, words
 from loadtest.report.header import Banner
 from loadtest.report.tables import MOST, Row, Table
 from loadtest.report.view import View
@@ -101,11 +101,11 @@ def answers(found: Sequence[Entry]) -> Table:
         valid = sum(cell.valid for cell in view.judgement.cells)
         models = dict.fromkeys(str(t.get("model")) for _, t in header.arm_tables(view) if t.get("model"))
         rows.append(
-            (entry.name, words.ANSWERS[decision.answer], words.plain(decision.headline),
+            (entry.name, vocabulary.ANSWERS[decision.answer], words.plain(decision.headline),
              words.interval(limit.at, words.load) if limit else words.MISSING,
              words.plain(decision.recommendation) or words.MISSING, header.scenario(view.run) or words.MISSING,
              words.plain(", ".join(models), 200) or words.MISSING, header.started(view.run) or words.MISSING,
-             f"{valid:,} of {len(view.judgement.cells):,}", words.exit_words(header.exit_code(view)))
+             f"{valid:,} of {len(view.judgement.cells):,}", vocabulary.exit_words(header.exit_code(view)))
         )  # fmt: skip
     columns = ("run", "answer", "in words", f"limit, {loads.unit()}", "recommendation", "scenario", "model", "started",
                "valid cells", "exit code")  # fmt: skip

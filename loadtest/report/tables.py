@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import CellView, Comparability, Guard
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.view import View
 
 Row = tuple[str, ...]
@@ -31,7 +31,7 @@ def levels(view: View) -> Table:
     """Return both arms at every level, the speed-up beside the candidate."""
     depth = view.deepest("ttft")
     depth = depth if depth not in ("", "p50") else "p90"
-    compared = (f"speed-up by {words.metric(view.decision_metric).short}", "verdict") if view.candidate else ()
+    compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict") if view.candidate else ()
     figures = (
         "TTFT p50",
         f"TTFT {depth}",
@@ -70,9 +70,9 @@ def break_evens(view: View) -> Table:
     decision = view.judgement.decision
     found = [("limit of the decision", decision.limit)] if decision.limit is not None else []
     first = sorted(view.judgement.break_evens, key=lambda item: item.metric != view.decision_metric)
-    found += [(words.metric(item.metric).label, item) for item in first]
+    found += [(vocabulary.metric(item.metric).label, item) for item in first]
     rows = tuple(
-        (name, words.ratio(item.threshold), words.CROSSINGS[item.form], words.interval(item.at, words.load),
+        (name, words.ratio(item.threshold), vocabulary.CROSSINGS[item.form], words.interval(item.at, words.load),
          words.interval(item.in_flight, words.load), words.interval(item.running, words.load),
          words.plain(item.sentence))
         for name, item in found
@@ -84,8 +84,8 @@ def break_evens(view: View) -> Table:
 def guards(view: View) -> Table:
     """Return every guard at every level."""
     rows = tuple(
-        (words.level(guard.level), words.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
-         _guard_figure(guard), words.FINDINGS[guard.finding], words.plain(guard.sentence))
+        (words.level(guard.level), vocabulary.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
+         _guard_figure(guard), vocabulary.FINDINGS[guard.finding], words.plain(guard.sentence))
         for guard in view.judgement.decision.guards
     )  # fmt: skip
     columns = ("load", "guard", "statistic", "candidate against baseline, 95 %", "finding", "in words")
@@ -117,7 +117,7 @@ def inter_token(view: View) -> Table:
     depths = {name: view.deepest(name) for name in INTER_TOKEN}
     columns = ["load", "arm"]
     for name in INTER_TOKEN:
-        columns += [f"{words.metric(name).short} {statistic}" for statistic in _statistics(depths[name])]
+        columns += [f"{vocabulary.metric(name).short} {statistic}" for statistic in _statistics(depths[name])]
     rows = []
     for level in view.levels:
         for arm in view.judgement.arms:
@@ -250,6 +250,6 @@ def definitions() -> Table:
             item.better or words.MISSING,
             item.definition,
         )
-        for item in words.METRICS.values()
+        for item in vocabulary.METRICS.values()
     )
     return Table(name="Metrics", columns=("metric", "short", "unit", "better", "definition"), rows=rows)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loadtest.analyse.results import Answer, Finding
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 from loadtest.report.tables import MOST, Row, Table
 from loadtest.report.view import View, section
 
@@ -45,7 +45,7 @@ def _other_metrics(view: View) -> list[Row]:
     """Return the break-even of every other metric: the loads at which it is better at all."""
     others = [even for even in view.judgement.break_evens if even.metric != view.decision_metric]
     return [
-        (f"{words.metric(even.metric).label} decided, by any gain", words.plain(even.sentence))
+        (f"{vocabulary.metric(even.metric).label} decided, by any gain", words.plain(even.sentence))
         for even in others if even.sentence and even.metric in ("ttft", "tpot", "output_tokens_per_s")
     ]  # fmt: skip
 
@@ -64,7 +64,7 @@ def tails(view: View) -> Table:
     """Return the percentiles of both servers against each other, and how many requests each claim needs."""
     found = view.judgement.findings.tails if view.judgement.findings else ()
     rows = tuple(
-        (words.level(one.level), words.metric(one.metric).short, one.statistic,
+        (words.level(one.level), vocabulary.metric(one.metric).short, one.statistic,
          words.time(view.tail(view.baseline, one.level, one.metric, one.statistic).value),
          words.time(view.tail(view.candidate or "", one.level, one.metric, one.statistic).value),
          words.interval(one.speedup, words.ratio), words.interval(one.difference_s, words.signed_time),

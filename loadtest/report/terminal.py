@@ -12,7 +12,7 @@ from rich.text import Text
 
 from loadtest import loads
 from loadtest.analyse.results import Judgement
-from loadtest.report import answer, header, runs, words
+from loadtest.report import answer, header, runs, vocabulary, words
 from loadtest.report import gate as gate_report
 from loadtest.report.charts_classes import by_class
 from loadtest.report.runs import Entry
@@ -80,7 +80,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += _list("note: ", judgement.notes)
     if page_path is not None:
         parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
-    parts.append(Text(f"Exit code: {words.exit_words(header.exit_code(view))}"))
+    parts.append(Text(f"Exit code: {vocabulary.exit_words(header.exit_code(view))}"))
     return Group(*parts)
 
 
@@ -113,7 +113,7 @@ def _levels(view: View) -> Table:
     for name in ("in flight", "TTFT p50", "TPOT", "tokens/s"):
         table.add_column(name, justify="right", no_wrap=True)
     if view.candidate:
-        table.add_column(f"speed-up, {words.metric(view.decision_metric).short}", no_wrap=True)
+        table.add_column(f"speed-up, {vocabulary.metric(view.decision_metric).short}", no_wrap=True)
     for level in view.levels:
         columns = [[f"{level:g}"], *zip(*(_arm(view, arm, level) for arm in view.judgement.arms), strict=True)]
         row = [Text("\n".join(lines)) for lines in columns]

@@ -9,7 +9,7 @@ from typing import Any
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Answer, ArmLevel, Finding, Guard, Judgement, Speedup, Why
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 
 DEPTHS = ("p50", "p90", "p95", "p99")
 VERDICTS = {
@@ -97,7 +97,7 @@ class View:
     def metrics_compared(self) -> tuple[str, ...]:
         """Return the metrics that have a speed-up anywhere, the deciding one first."""
         names = {item.metric for item in self.judgement.speedups if words.known(item.ratio.value)}
-        rest = [name for name in words.METRICS if name in names] + sorted(names - set(words.METRICS))
+        rest = [name for name in vocabulary.METRICS if name in names] + sorted(names - set(vocabulary.METRICS))
         return tuple(sorted(rest, key=lambda name: name != self.decision_metric))
 
     @property

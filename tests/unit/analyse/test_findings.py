@@ -16,7 +16,8 @@ from loadtest.analyse.findings import Findings, LineCrossing
 from loadtest.analyse.judge import judge_data
 from loadtest.analyse.results import Judgement
 from loadtest.analyse.verdict import as_json
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override

@@ -28,9 +28,10 @@ from loadtest.drive.asking import (
 from loadtest.drive.client import Clock, Endpoint
 from loadtest.drive.context import CellContext, Target
 from loadtest.drive.forecast import announcement
+from loadtest.drive.options import Options
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import run_virtual
 from loadtest.experiment import override

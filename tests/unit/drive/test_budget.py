@@ -6,7 +6,8 @@ import pytest
 
 from loadtest.drive.budget import Terms, fit, level_s, parse_budget, plan_s, thinned
 from loadtest.drive.forecast import announcement
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.errors import UsageError
 from loadtest.experiment import override
 from loadtest.settings import Experiment, Window

@@ -8,8 +8,9 @@ import pytest
 
 from loadtest.drive.choice import choose, choose_from_file, with_options
 from loadtest.drive.forecast import announcement
+from loadtest.drive.options import Options
 from loadtest.drive.plan import make_start_plan
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.prepare import prepare
 from loadtest.errors import UsageError
 from loadtest.experiment import override
 from loadtest.servers.control import Arm

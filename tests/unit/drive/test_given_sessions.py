@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loadtest.drive.header import make_header, sha256_of
-from loadtest.drive.prepare import Options, Prepared, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import Prepared, prepare
 from loadtest.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

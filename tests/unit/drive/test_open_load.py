@@ -14,8 +14,9 @@ import pytest
 from loadtest.drive.figures import cell_figures
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
 from loadtest.drive.noise_run import read_noise_run
+from loadtest.drive.options import Options
 from loadtest.drive.phases import Phase, Phases
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.prepare import prepare
 from loadtest.drive.room import connections
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.stages import Course

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.run import measure
 from loadtest.errors import UsageError
 from loadtest.settings import Demo

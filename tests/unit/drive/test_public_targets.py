@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.public_targets import cost_of, refuse_unconfirmed
 from loadtest.errors import UsageError
 from loadtest.servers import address

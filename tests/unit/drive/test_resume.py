@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from loadtest.drive.header import complete_header, make_header
+from loadtest.drive.options import Options
 from loadtest.drive.planning import Planning
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.prepare import prepare
 from loadtest.drive.resume import clear_away, holding, open_again, refuse_others, whole_cells
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError

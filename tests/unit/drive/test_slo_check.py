@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.slo_check import objective_words
 from loadtest.errors import UsageError
 from loadtest.experiment import from_toml

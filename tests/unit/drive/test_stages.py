@@ -15,8 +15,9 @@ from loadtest.analyse.compare import fit_curve
 from loadtest.analyse.judge import judge_data
 from loadtest.drive.figures import CellFigure
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
+from loadtest.drive.options import Options
 from loadtest.drive.plan import coarse
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.stages import LOOKS, MISSES, Course, Time, look_confidence, look_words
 from loadtest.drive.virtual import run_virtual

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loadtest.analyse.judge import judge_data
-from loadtest.drive.prepare import Options, prepare
+from loadtest.drive.options import Options
+from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import VirtualRun, run_virtual
 from loadtest.experiment import override

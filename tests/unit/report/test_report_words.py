@@ -5,7 +5,7 @@ import pytest
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.metrics import METRICS
 from loadtest.errors import ExitCode
-from loadtest.report import words
+from loadtest.report import vocabulary, words
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def test_text_that_acts_on_a_display_is_shown_without_its_effect():
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_every_metric_of_the_analysis_has_its_words(metric):
-    assert words.METRICS[metric.name].unit == metric.unit
-    assert words.METRICS[metric.name].better == (metric.better or "")
-    assert words.METRICS[metric.name].definition
+    assert vocabulary.METRICS[metric.name].unit == metric.unit
+    assert vocabulary.METRICS[metric.name].better == (metric.better or "")
+    assert vocabulary.METRICS[metric.name].definition
 
 
 def test_a_metric_without_words_is_called_by_its_name():
-    assert words.metric("new_metric").label == "new_metric"
+    assert vocabulary.metric("new_metric").label == "new_metric"
 
 
 @pytest.mark.parametrize("code", ExitCode)
 def test_every_exit_code_has_a_meaning(code):
-    assert words.exit_words(code).startswith(f"{int(code)} (")
+    assert vocabulary.exit_words(code).startswith(f"{int(code)} (")
