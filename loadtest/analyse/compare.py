@@ -171,8 +171,12 @@ def pair_requests(frame: pd.DataFrame, cells: Sequence[int], baseline: str, cand
     by_level = joined["level"]
     differ = (joined["body_b"] >= 0) & (joined["body_c"] >= 0) & (joined["body_b"] != joined["body_c"])
     return Pairs(
-        median={float(level): float(v) for level, v in ratio.groupby(by_level).median().items()},  # type: ignore[arg-type]
-        slower={float(level): float(v) for level, v in (ratio < 1 / SLOWER).groupby(by_level).mean().items()},  # type: ignore[arg-type]
+        median=_by_level(ratio.groupby(by_level).median()),
+        slower=_by_level((ratio < 1 / SLOWER).groupby(by_level).mean()),
         bodies_differ=int(differ.sum()),
         count=len(joined),
     )
+
+
+def _by_level(values: pd.Series) -> dict[float, float]:
+    return dict(zip(values.index.to_numpy(float).tolist(), values.to_numpy(float).tolist(), strict=True))

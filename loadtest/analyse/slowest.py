@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,20 +38,20 @@ def _of(rows: pd.DataFrame, other: pd.DataFrame | None, each: int) -> list[SlowR
     return [_one(row, other, typical) for row in rows.iloc[order].itertuples()]
 
 
-def _one(row: object, other: pd.DataFrame | None, typical: dict[str, float]) -> SlowRequest:
+def _one(row: Any, other: pd.DataFrame | None, typical: dict[str, float]) -> SlowRequest:
     def get(name: str) -> float:
         return float(getattr(row, name))
 
-    ok = bool(row.ok)  # type: ignore[attr-defined]
+    ok = bool(row.ok)
     return SlowRequest(
-        arm=str(row.arm),  # type: ignore[attr-defined]
+        arm=str(row.arm),
         level=get("level"),
         block=int(get("block")),
         cell=int(get("cell")),
-        category=_word(row.category),  # type: ignore[attr-defined]
+        category=_word(row.category),
         session=int(get("session")),
         turn=int(get("turn")),
-        outcome=str(row.outcome),  # type: ignore[attr-defined]
+        outcome=str(row.outcome),
         due_s=get("due_s"),
         sent_late_s=_present(get("sent_s") - get("due_s")),
         ttft_s=_present(get("ttft_s")),

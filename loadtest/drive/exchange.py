@@ -14,7 +14,8 @@ from gevent.hub import Waiter
 from loadtest.drive.clock import Clock
 from loadtest.drive.connection import Connection
 from loadtest.drive.deltas import Deltas
-from loadtest.drive.failure import Failure, counted, printable
+from loadtest.drive.ends import broke, missed, so_far
+from loadtest.drive.failure import Failure
 from loadtest.drive.refusal import is_stream, refusal
 from loadtest.drive.sse import EventSplitter
 from loadtest.drive.wire import Reply
@@ -268,10 +269,8 @@ class Exchange:
         """The connection broke."""
         if self._settled or self._text:
             self._whole(self._clock.now_s())
-        elif isinstance(error, ConnectionResetError | BrokenPipeError):
-            self._cut("the connection was reset")
         else:
-            self._cut(f"the connection broke ({printable(error.strerror or str(error))})")
+            self._cut(broke(error))
 
     def _cut(self, what: str) -> None:
         if not self._answered:
@@ -296,10 +295,7 @@ class Exchange:
             record.outcome, record.error = Outcome.OK.value, ""
         else:
             record.outcome = failure.outcome.value
-            record.error = failure.text
-            if record.chunk_s:
-                so_far = f"after {counted(len(record.chunk_s), 'chunk')}"
-                record.error += f" ({so_far})" if ":" in failure.text else f" {so_far}"
+            record.error = failure.text + so_far(failure, record)
 
     def _release(self) -> None:
         """Let go of the connection and wake the user's greenlet, once what else has arrived is read."""
@@ -332,19 +328,10 @@ class Exchange:
         elif self._text is not None:
             self._guarded(self._whole, now_s)
         else:
-            self._finish(self._missed(deadline_s))
+            self._finish(missed(self._record, self._limits, total=deadline_s == self._total_until_s))
 
     def _deadline_s(self) -> float:
         """Return the next deadline. Only events with tokens move it, comments do not."""
         chunks = self._record.chunk_s
         next_s = chunks[-1] + self._limits.stall_s if chunks else self._sent_s + self._limits.first_token_s
         return min(next_s, self._total_until_s)
-
-    def _missed(self, deadline_s: float) -> Failure:
-        """Return what it means that a deadline went by."""
-        limits = self._limits
-        if deadline_s == self._total_until_s:
-            return Failure(Outcome.TIMEOUT, f"the request was not finished within {limits.total_s:g} s")
-        if self._record.chunk_s:
-            return Failure(Outcome.STALLED, f"no token came for {limits.stall_s:g} s")
-        return Failure(Outcome.TIMEOUT, f"no token came within {limits.first_token_s:g} s")

@@ -88,16 +88,16 @@ class Starter:
         return command
 
 
-def processes_that_mention(word: str) -> list[str]:
-    """Return the command lines of living processes that mention a word; zombies have none."""
-    found = []
+def processes_that_mention(*words: str) -> dict[int, str]:
+    """Return the command lines, by process, of the living processes that mention all the words; zombies have none."""
+    found = {}
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if word in line and entry.parent.name != str(os.getpid()):
-            found.append(line)
+        if all(word in line for word in words) and entry.parent.name != str(os.getpid()):
+            found[int(entry.parent.name)] = line
     return found
 
 
@@ -106,7 +106,7 @@ def assert_nothing_left(command: Command) -> None:
     deadline = time.monotonic() + 10
     while left := processes_that_mention(str(command.out)):
         if time.monotonic() > deadline:
-            pytest.fail(f"still alive: {left}")
+            pytest.fail(f"still alive: {list(left.values())}")
         time.sleep(0.1)
 
 

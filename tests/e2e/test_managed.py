@@ -216,7 +216,7 @@ def test_a_server_that_dies_in_a_cell_ends_the_run_with_the_end_of_its_log(loadt
 def test_an_interrupt_while_a_server_starts_leaves_nothing(loadtest, servers_file):
     command = loadtest("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", servers_file(baseline=HANGS))
     _until(lambda: list(loadtest.out.glob("*/server-baseline-1.log")), command)
-    _until(lambda: any("sleep(999)" in line for line in processes_that_mention(str(loadtest.out))), command)
+    _until(lambda: any("sleep(999)" in line for line in processes_that_mention(str(loadtest.out)).values()), command)
     command.process.send_signal(signal.SIGINT)
     assert command.wait() == 130, command.text
     assert not list(loadtest.out.glob("*"))

@@ -165,13 +165,13 @@ def test_a_run_goes_on_when_nobody_reads_its_output(loadtest):
 def test_a_null_server_that_dies_is_noted_and_the_run_goes_on(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, *SHORTER)
     deadline = time.monotonic() + 60
-    while not (found := _pids_of("--world null", str(loadtest.out))):
+    while not (found := processes_that_mention("--world null", str(loadtest.out))):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     while not list(loadtest.out.glob("*/calibration.arrows")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    os.kill(found[0], signal.SIGKILL)
+    os.kill(next(iter(found)), signal.SIGKILL)
     assert command.wait(120) in (0, 3, 4), command.text
     assert any("could not be calibrated" in note for note in _json(command.folder / "run.json")["notes"])
 
@@ -179,26 +179,13 @@ def test_a_null_server_that_dies_is_noted_and_the_run_goes_on(loadtest):
 def test_a_killed_driver_leaves_readable_records_and_no_process(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "2s", "--blocks", "9")
     folder = command.until_requests()
-    (pid,) = _pids_of("loadtest.drive.driver", str(loadtest.out))
+    (pid,) = processes_that_mention("loadtest.drive.driver", str(loadtest.out))
     os.kill(pid, signal.SIGKILL)
     assert command.wait() == 5, command.text
     assert "SIGKILL" in command.text
     assert _json(folder / "run.json")["status"] == "aborted"
     assert pq.read_table(folder / "requests.parquet").num_rows > 0
     assert_nothing_left(command)
-
-
-def _pids_of(*words: str) -> list[int]:
-    """Return the processes whose command line holds all the words."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if all(word in line for word in words):
-            found.append(int(entry.parent.name))
-    return found
 
 
 def test_a_killed_parent_leaves_no_process(loadtest):

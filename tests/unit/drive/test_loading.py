@@ -69,7 +69,7 @@ FILES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "async def": (HEAD + "class Mine(LLMUser):\n    @task\n    async def ask(self): pass\n", (), ()),
     "listeners": (HEAD + USER + "@events.test_start.add_listener\ndef begin(environment, **_): pass\n", (), ()),
     "no task": (HEAD + "class Mine(LLMUser):\n    pass\n", (), ()),
-    "an imported base": (HEAD + "from loadtest.dialogues import Dialogues\nclass Mine(Dialogues): pass\n", (), ()),
+    "an imported base": (HEAD + "from plain import Mine as Base\nclass Mine(Base): pass\n", (), ()),
 }  # fmt: skip
 SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.py"))
 
@@ -97,7 +97,7 @@ def test_tasks_and_tags_that_are_honoured(said: dict[str, object]) -> None:
     assert said["tags"] == ["Mine", ["one", "one"]]
     assert said["two tags"] == ["Mine", ["one", "one", "two"]]
     assert said["without"] == ["Mine", ["two", "three"]]
-    assert said["an imported base"] == ["Mine", ["dialogue"]]
+    assert said["an imported base"] == ["Mine", ["ask"]]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from answering import AnsweringServer, Handler
 
 from loadtest.analyse.outputs import judge_outputs
 from loadtest.drive.outputs import HOPELESS, Collector, asked_of
@@ -28,32 +28,20 @@ def answering(reply: Reply, name: str) -> Iterator[tuple[Control, Arm, list[dict
     """A server whose answer to a body is `reply`; yields its control, its arm and the bodies that came."""
     bodies: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            bodies.append(self.body())
             status, data = reply(bodies[-1])
-            written = json.dumps(data).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(written)))
-            self.end_headers()
-            self.wfile.write(written)
+            self.say(status, json.dumps(data), {"Content-Type": "application/json"})
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    arm = Arm(name=name, role="", url=f"http://127.0.0.1:{server.server_address[1]}", model="m")
+    server = AnsweringServer(Answers)
+    arm = Arm(name=name, role="", url=server.url, model="m")
     control = Control(arm)
     try:
         yield control, arm, bodies
     finally:
         control.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.stop()
 
 
 def echo(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

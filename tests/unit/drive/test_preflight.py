@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from answering import AnsweringServer, Handler
 
 from loadtest.drive.alone import rate_limits
 from loadtest.drive.pair import introduce
@@ -27,47 +26,31 @@ STREAM = "".join(
 ) + "data: [DONE]\n\n"  # fmt: skip
 
 
-class Gateway:
+class Gateway(AnsweringServer):
     """An OpenAI-compatible server that refuses some fields of a request, wherever they stand in it."""
 
     def __init__(self, refused: tuple[str, ...] = (), status: int = 400, headers: dict[str, str] | None = None) -> None:
         self.bodies: list[dict[str, Any]] = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_GET(self) -> None:
                 known = self.path == "/v1/models"
-                self._say(200 if known else 404, '{"data": [{"id": "m", "owned_by": "someone"}]}' if known else "{}")
+                self._tell(200 if known else 404, '{"data": [{"id": "m", "owned_by": "someone"}]}' if known else "{}")
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.body()
                 if self.path != "/v1/chat/completions":
-                    return self._say(404, "{}")
+                    return self._tell(404, "{}")
                 outer.bodies.append(body)
                 wrong = set(refused) & {*body, *body.get("stream_options", ())}
-                return self._say(status, '{"error": "unknown field"}') if wrong else self._say(200, STREAM)
+                return self._tell(status, '{"error": "unknown field"}') if wrong else self._tell(200, STREAM)
 
-            def _say(self, code: int, text: str) -> None:
-                self.send_response(code)
-                for name, value in (headers or {}).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Type", "text/event-stream" if text is STREAM else "application/json")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
+            def _tell(self, code: int, text: str) -> None:
+                kind = "text/event-stream" if text is STREAM else "application/json"
+                self.say(code, text, {"Content-Type": kind, **(headers or {})})
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
+        super().__init__(Answers)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from answering import AnsweringServer, Handler
 
 DATA = Path(__file__).parents[2] / "data" / "servers"
 Told = str | dict[str, Any] | list[Any] | int  # text, JSON, or a status without a body
@@ -22,7 +22,7 @@ def loaded(name: str) -> Any:
     return json.loads(read(name))
 
 
-class RecordedServer:
+class RecordedServer(AnsweringServer):
     """Answers GET by path, and POST by a function of its JSON body; anything else with 404."""
 
     def __init__(self, got: dict[str, Told], posted: dict[str, Answering] | None = None) -> None:
@@ -30,36 +30,23 @@ class RecordedServer:
         self.asked: list[tuple[str, dict[str, str]]] = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_GET(self) -> None:
                 outer.asked.append((self.path, dict(self.headers)))
-                self._say(outer.got.get(self.path, outer.got.get(self.path.partition("?")[0], 404)))
+                self._tell(outer.got.get(self.path, outer.got.get(self.path.partition("?")[0], 404)))
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.body()
                 path = self.path.partition("?")[0]
-                self._say(outer.posted[path](body) if path in outer.posted else 404)
+                self._tell(outer.posted[path](body) if path in outer.posted else 404)
 
-            def _say(self, told: Told) -> None:
-                status = told if isinstance(told, int) else 200
-                text = "" if isinstance(told, int) else told if isinstance(told, str) else json.dumps(told)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
+            def _tell(self, told: Told) -> None:
+                if isinstance(told, int):
+                    self.say(told, "")
+                else:
+                    self.say(200, told if isinstance(told, str) else json.dumps(told))
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
+        super().__init__(Answers)
 
 
 def words(text: str) -> dict[str, Any]:
