@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -69,7 +70,7 @@ FILES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "async def": (HEAD + "class Mine(LLMUser):\n    @task\n    async def ask(self): pass\n", (), ()),
     "listeners": (HEAD + USER + "@events.test_start.add_listener\ndef begin(environment, **_): pass\n", (), ()),
     "no task": (HEAD + "class Mine(LLMUser):\n    pass\n", (), ()),
-    "an imported base": (HEAD + "from plain import Mine as Base\nclass Mine(Base): pass\n", (), ()),
+    "an imported base": (HEAD + "from its_base import Mine as Base\nclass Mine(Base): pass\n", (), ()),
 }  # fmt: skip
 SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.py"))
 
@@ -83,8 +84,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         path.write_text(source)
         wanted.append((name, str(path), tags, without))
     wanted += [(name, str(ROOT / "scenarios" / f"{name}.py"), (), ()) for name in SHIPPED]
-    done = subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, capture_output=True, text=True, check=False,
-                          input=json.dumps(wanted))  # fmt: skip
+    (folder / "installed").mkdir()
+    (folder / "installed" / "its_base.py").write_text(FILES["plain"][0])
+    environment = os.environ | {"PYTHONPATH": str(folder / "installed")}
+    done = subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, env=environment, capture_output=True, text=True,
+                          check=False, input=json.dumps(wanted))  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found
