@@ -19,7 +19,7 @@ from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.gate_results import Capacity
 from loadtest.analyse.slo_levels import GateFacts, absolute
 from loadtest.settings import Price
-from loadtest.slo import COUNTED, USERS, Ask, Slo
+from loadtest.slo import COUNTED, Ask, Slo
 
 Edge = float | None  # a margin: above 0 meets the limit; None is unknown
 
@@ -200,11 +200,7 @@ def _sentence(found: Capacity, arm: str, facts: GateFacts) -> str:
 
 def bounded(at: Estimate, levels: Sequence[float], unit: str) -> str:
     """Return a capacity with its interval and unit; a bound that no tested load shows is said as such."""
-    wide = at.low is None or at.high is None or at.high - at.low >= 2
-    digits = 0 if wide else 1
-    low, high, value = (
-        None if x is None else f"{x:.3g}" if unit != USERS else f"{x:.{digits}f}" for x in (at.low, at.high, at.value)
-    )
+    low, high, value = (None if x is None else wording.form_of(at)(x) for x in (at.low, at.high, at.value))
     if at.value is None and low is not None:
         return f"{low} {unit} at least (where it ends is not shown up to {levels[-1]:g})"
     if at.value is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
@@ -11,10 +11,20 @@ from loadtest.analyse.results import BreakEven
 
 
 def load(value: float) -> str:
-    """Return a load without needless digits: 41, 2.5, 1; rates keep three digits: 0.25, 12.5."""
+    """Return a load without needless digits, as every sentence, chart and table writes it: 41, 2.5, 1.
+
+    Users have one digit below 10, where half a user is a twentieth of the answer or more; rates keep three digits.
+    """
     if loads.is_rate():
         return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:.0f}" if round(value, 1) >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def form_of(at: Estimate) -> Callable[[float], str]:
+    """Return how the figures of an interval of loads are written: one narrower than two users keeps its tenths."""
+    if loads.is_rate() or at.low is None or at.high is None or at.high - at.low >= 2:
+        return load
+    return lambda value: f"{value:.1f}" if value != int(value) else f"{value:.0f}"
 
 
 def with_unit(value: float) -> str:
@@ -67,8 +77,7 @@ def bounded(at: Estimate, levels: Sequence[float]) -> str:
     if at.value is not None and at.low is not None and at.high is not None:
         if at.low == at.high:
             return with_unit(at.value)
-        digits = 0 if at.high - at.low >= 2 else 1
-        value, low, high = (load(x) if loads.is_rate() else f"{x:.{digits}f}" for x in (at.value, at.low, at.high))
+        value, low, high = map(form_of(at), (at.value, at.low, at.high))
         return f"{value} [{low}, {high}] {loads.unit()}"
     if at.low is not None:
         return f"at least {with_unit(at.low)} (where it ends is not settled up to {load(levels[-1])})"

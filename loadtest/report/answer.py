@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from loadtest import loads
+from loadtest.analyse import wording
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Why
 from loadtest.report import vocabulary, words
@@ -62,7 +63,7 @@ def _settled(at: Estimate) -> str:
         return f"≥ {words.load(at.low)}"
     if words.known(at.high) and not words.known(at.low):
         return f"≤ {words.load(at.high)}"
-    return words.load(at.value)
+    return wording.form_of(at)(at.value) if at.value is not None and words.known(at.value) else words.MISSING
 
 
 def limit_detail(limit: BreakEven) -> str:
@@ -70,7 +71,8 @@ def limit_detail(limit: BreakEven) -> str:
     parts = []
     if limit.form is Crossing.BAND:
         parts += [f"{words.load(low)} to {words.load(high)} {loads.unit()}" for low, high in limit.regions]
-    bounds = [words.load(bound) for bound in (limit.at.low, limit.at.high) if words.known(bound)]
+    form = wording.form_of(limit.at)
+    bounds = [form(bound) for bound in (limit.at.low, limit.at.high) if bound is not None and words.known(bound)]
     if len(bounds) == 2:
         parts.append(f"95 % interval {bounds[0]} to {bounds[1]}")
     elif bounds:

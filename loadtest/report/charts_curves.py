@@ -110,7 +110,7 @@ def _drawable(line: Line) -> bool:
 
 def _law_title(found: Law) -> str:
     if found.crossing in (LineCrossing.PAYS_BELOW, LineCrossing.PAYS_ABOVE) and words.known(found.at.value):
-        said = f"As straight lines in the requests in flight the two cross at {words.interval(found.at, words.load)}"
+        said = f"As straight lines in the requests in flight the two cross at {words.load_interval(found.at)}"
         return said + (", beyond the tested loads" if found.outside else "")
     slopes = " and ".join(words.time(line.c2_s.value) for line in found.lines)
     return f"As straight lines in the requests in flight the two do not cross: each further one adds {slopes}"

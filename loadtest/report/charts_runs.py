@@ -71,14 +71,14 @@ def limit_chart(found: Sequence[Entry]) -> Chart | None:
         return None
     low, high = min(shown, key=lambda pair: pair[1].value or 0.0), max(shown, key=lambda pair: pair[1].value or 0.0)
     title = f"Limits from {words.of_loads(low[1])} ({low[0].name})"
-    title += f" to {words.interval(high[1], words.load)} ({high[0].name})" if low is not high else ""
+    title += f" to {words.load_interval(high[1])} ({high[0].name})" if low is not high else ""
     figure = canvas(title, x_title=f"limit, {loads.unit()}", y_title="run, in the order given")
     names = [label(entry.name) for entry, _ in shown]
     figure.add_scatter(
         x=[at.value for _, at in shown], y=names, mode="markers", showlegend=False, hoverinfo="text",
         error_x=error_bars([at for _, at in shown], VERMILLION),
         marker={"color": VERMILLION, "symbol": "diamond", "size": 10},
-        hovertext=[f"{name}: {words.interval(at, words.load)}" for name, (_, at) in zip(names, shown, strict=True)],
+        hovertext=[f"{name}: {words.load_interval(at)}" for name, (_, at) in zip(names, shown, strict=True)],
     )  # fmt: skip
     figure.update_yaxes(autorange="reversed")
     figure.update_xaxes(rangemode="tozero")
@@ -86,7 +86,7 @@ def limit_chart(found: Sequence[Entry]) -> Chart | None:
         key="runs-limit", part="runs", figure=figure, alt=f"Limit of each run with its 95 % interval. {title}.",
         note="The load up to which the deciding metric gains at least what was asked for.",
         columns=("run", "limit, 95 %"),
-        rows=tuple((entry.name, words.interval(at, words.load)) for entry, at in shown),
+        rows=tuple((entry.name, words.load_interval(at)) for entry, at in shown),
     )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def _shade_limit(figure: Any, view: View) -> None:
             shade(figure, low, high, "limit, 95 %")
         figure.add_scatter(
             x=[found.at.value], y=[found.threshold], mode="markers",
-            name=f"{word} {words.interval(found.at, words.load)}",
+            name=f"{word} {words.load_interval(found.at)}",
             marker={"symbol": symbol, "size": 11, "color": INK, "line": {"width": 2, "color": INK}},
             hovertext=[f"{word}, at {words.ratio(found.threshold)}: {words.of_loads(found.at)}"],
             hoverinfo="text",

@@ -102,7 +102,7 @@ def answers(found: Sequence[Entry]) -> Table:
         models = dict.fromkeys(str(t.get("model")) for _, t in header.arm_tables(view) if t.get("model"))
         rows.append(
             (entry.name, vocabulary.ANSWERS[decision.answer], words.plain(decision.headline),
-             words.interval(limit.at, words.load) if limit else words.MISSING,
+             words.load_interval(limit.at) if limit else words.MISSING,
              words.plain(decision.recommendation) or words.MISSING, header.scenario(view.run) or words.MISSING,
              words.plain(", ".join(models), 200) or words.MISSING, header.started(view.run) or words.MISSING,
              f"{valid:,} of {len(view.judgement.cells):,}", vocabulary.exit_words(header.exit_code(view)))

@@ -72,8 +72,8 @@ def break_evens(view: View) -> Table:
     first = sorted(view.judgement.break_evens, key=lambda item: item.metric != view.decision_metric)
     found += [(vocabulary.metric(item.metric).label, item) for item in first]
     rows = tuple(
-        (name, words.ratio(item.threshold), vocabulary.CROSSINGS[item.form], words.interval(item.at, words.load),
-         words.interval(item.in_flight, words.load), words.interval(item.running, words.load),
+        (name, words.ratio(item.threshold), vocabulary.CROSSINGS[item.form], words.load_interval(item.at),
+         words.load_interval(item.in_flight), words.load_interval(item.running),
          words.plain(item.sentence))
         for name, item in found
     )  # fmt: skip

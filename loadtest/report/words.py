@@ -9,6 +9,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from loadtest import loads
+from loadtest.analyse import wording
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
 
@@ -135,12 +136,8 @@ def minutes(value: float | None) -> str:
 
 
 def load(value: float | None) -> str:
-    """Return a load: whole from 10 on, one digit below."""
-    if value is None or math.isnan(value):
-        return MISSING
-    if loads.is_rate():
-        return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
-    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+    """Return a load with the digits that the answer's sentences give it."""
+    return MISSING if value is None or math.isnan(value) else wording.load(value)
 
 
 LOADS = {
@@ -193,7 +190,12 @@ def levels(values: Iterable[float]) -> str:
 
 def of_loads(estimate: Estimate) -> str:
     """Return a load with its interval and unit: `41 [33, 52] users`."""
-    return f"{interval(estimate, load)} {loads.unit()}"
+    return f"{load_interval(estimate)} {loads.unit()}"
+
+
+def load_interval(estimate: Estimate) -> str:
+    """Return a load with its interval, with the digits that the answer's sentences give it: `3.2 [2.4, 4.7]`."""
+    return interval(estimate, wording.form_of(estimate))
 
 
 def interval(estimate: Estimate, form: Format | None = None) -> str:

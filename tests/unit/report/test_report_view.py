@@ -3,9 +3,12 @@ import dataclasses
 import pytest
 import report_example as example
 
+from loadtest.analyse import wording
+from loadtest.analyse.capacity import bounded
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Guard, Speedup
 from loadtest.report import answer, header, tables
+from loadtest.report.charts_speedup import speedup
 from loadtest.report.view import VERDICTS, View
 
 
@@ -167,3 +170,27 @@ def test_a_table_of_cells_is_cut_where_the_page_would_grow_too_large():
     many = tuple(dataclasses.replace(judgement.cells[0], cell=i) for i in range(3000))
     table = tables.cells(View(run={}, judgement=dataclasses.replace(judgement, cells=many)))
     assert (len(table.rows), table.left_out) == (250, 2750)
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "texts"),
+    [
+        (2.4, 3.2, 4.7, ("2.4", "3.2", "4.7")),
+        (9.71, 12.2, 14.2, ("9.7", "12", "14")),
+        (13.42, 13.51, 13.6, ("13.4", "13.5", "13.6")),
+        (2.0, 3.04, 5.5, ("2", "3.0", "5.5")),
+        (8.2, 9.97, 12.0, ("8.2", "10", "12")),
+        (1031.0, 1110.2, 1250.0, ("1031", "1110", "1250")),
+    ],
+)
+def test_sentences_tiles_charts_and_tables_write_a_load_with_the_same_digits(low, value, high, texts):
+    at, full = Estimate(value=value, low=low, high=high), example.judgement()
+    limit = BreakEven(metric="e2e", threshold=1.03, form=Crossing.PAYS_UP_TO, at=at)
+    judged = dataclasses.replace(full, decision=dataclasses.replace(full.decision, limit=limit))
+    written = f"{texts[1]} [{texts[0]}, {texts[2]}]"
+    assert wording.bounded(at, (1.0, 64.0)) == bounded(at, (1.0, 64.0), "users") == f"{written} users"
+    found = View(run=example.run(), judgement=judged)
+    tile = answer.tiles(found)[0]
+    assert (tile.value, tile.detail) == (texts[1], f"95 % interval {texts[0]} to {texts[2]}")
+    assert tables.break_evens(found).rows[0][3] == written
+    assert f"limit {written}" in [trace.name for trace in speedup(example.run(), judged).figure.data]
