@@ -13,6 +13,26 @@ from pathlib import Path
 import pytest
 from processes import ROOT, Server, Starter
 
+HOW = "build the environment with scripts/vllm-cpu-env DIR and set VLLM_CPU_PYTHON=DIR/bin/python"
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> Path:
+    """The python of vLLM's CPU build; without one the test is skipped, or fails where one is required."""
+    named = os.environ.get("VLLM_CPU_PYTHON", "")
+    if not named:
+        (pytest.fail if os.environ.get("LOADTEST_REQUIRE_VLLM") else pytest.skip)(f"no vLLM here: {HOW}")
+    return Path(named)
+
+
+@pytest.fixture(scope="session")
+def tiny_models(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the three tiny models, made in seconds."""
+    folder = tmp_path_factory.mktemp("models")
+    command = [vllm_python, ROOT / "scripts" / "tiny-models", folder]
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
+    return folder
+
 
 @pytest.fixture
 def loadtest(tmp_path: Path) -> Iterator[Starter]:

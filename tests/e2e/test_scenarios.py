@@ -27,7 +27,9 @@ CATEGORIES = {
     "rag": {"handbook", "policy", "software"},
     "reasoning": {"design", "logic", "maths"},
     "summarize": {"gutachten", "meeting", "report", "thread"},
+    "trace": {"chat", "code"},
 }
+LOADS = {"trace": ("--rates", "12")}  # requests/s of the open load; the others have users
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def short(loadtest: Starter, pair: tuple[Server, Server], scenario: Path, *more:
     """Run one short cell of each arm."""
     return loadtest.run(
         "run", scenario, "--out", loadtest.out, "--baseline", pair[0].url, "--speculative", pair[1].url,
-        "--levels", "6", "--window", "2s", "--blocks", "1", "--set", "load.think_time=0",
+        *LOADS.get(scenario.stem, ("--levels", "6")), "--window", "2s", "--blocks", "1", "--set", "load.think_time=0",
         "--set", "generation.max_tokens=16", "--set", "window.warmup_requests=1", "--set", "outputs.prompts=0", *more,
     )  # fmt: skip
 
@@ -82,6 +84,10 @@ def cached_ratios(command: Command) -> list[float]:
                        for name in ("hits", "queries"))  # fmt: skip
         ratios.append(hits / asked)
     return ratios
+
+
+def test_no_scenario_is_left_out() -> None:
+    assert set(CATEGORIES) == {path.stem for path in (ROOT / "scenarios").glob("*.py")}
 
 
 @pytest.mark.parametrize(

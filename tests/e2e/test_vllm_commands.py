@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from compose_files import COMBINATIONS, ROOT, project, vllm_words
 
-VARIABLE = "VLLM_CPU_PYTHON"
 MODULE = "vllm.entrypoints.openai.api_server"
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
@@ -83,16 +82,7 @@ def shipped(folder: Path) -> dict[str, Command]:
     return found
 
 
-@pytest.fixture(scope="module")
-def vllm_python() -> str:
-    python = os.environ.get(VARIABLE, "")
-    if not python:
-        pytest.skip(f"{VARIABLE} names no python with vLLM: build one with scripts/vllm-cpu-env DIR, then "
-                    f"export {VARIABLE}=DIR/bin/python.")  # fmt: skip
-    return python
-
-
-def parsed(python: str, commands: list[Command]) -> list[dict[str, Any]]:
+def parsed(python: Path, commands: list[Command]) -> list[dict[str, Any]]:
     result = subprocess.run(
         [python, "-W", "ignore", str(Path(__file__).parent / "vllm_parser.py")],
         input=json.dumps(commands), env=os.environ | {"VLLM_LOGGING_LEVEL": "ERROR"},
@@ -103,7 +93,7 @@ def parsed(python: str, commands: list[Command]) -> list[dict[str, Any]]:
     return answers
 
 
-def test_vllm_accepts_every_command_we_ship_and_refuses_mistakes(vllm_python: str, tmp_path: Path) -> None:
+def test_vllm_accepts_every_command_we_ship_and_refuses_mistakes(vllm_python: Path, tmp_path: Path) -> None:
     commands = shipped(tmp_path)
     mistakes: list[Command] = [
         {"words": ["m", "--max-modle-len", "1"], "variables": []},
