@@ -15,6 +15,7 @@ QUIET = 0.1  # of that rate: below it an hour brings too few requests to measure
 WINDOW_S = (120, 600)  # longest window: at least, at most
 WANTED = 100  # requests in a window
 DEMO_S = (4, 20)  # window with the simulated pair: at least, at most
+DEMO_WANTED = 10  # requests in such a window at the busiest hour's rate
 LONGEST_ANSWER = 4096  # where the log does not say which limit was asked for
 SAMPLING = ("temperature", "top_p", "top_k", "stop")
 
@@ -141,13 +142,15 @@ def _rest(seen: Seen) -> Iterator[str]:
     ladder = levels_for(list(_day(seen)[0]))
     peak = rounded(seen.busiest.requests_per_s)
     quick = [ladder[0], *(level for level in ladder if level in (peak, ladder[-1]) and level != ladder[0])]
-    demo_s = min(DEMO_S[1], max(DEMO_S[0], math.ceil(10 / peak)))
+    demo_s = min(DEMO_S[1], max(DEMO_S[0], math.ceil(DEMO_WANTED / peak)))
+    faster = max(1.0, DEMO_WANTED / (peak * demo_s))  # a quiet log brings no request in a window that short
+    said = f", {faster:.3g} times as fast as the log" if faster > 1 else ""
     yield from (
         "", "[window]", "min_s = 60", f"max_s = {longest}", f"min_requests = {WANTED}",
         "", "[plan]", "blocks = 6", "seed = 1",
         "", "[decision]", 'metric = "e2e"', "min_gain = 0.03", "ttft_margin = 0.10", "ttft_ignore_below_s = 0.1",
-        "", "[demo]                                       # with the built-in simulated pair",
-        'preset = "default"', f"rates = {_list(quick)}", "blocks = 2", f"window_s = {demo_s}", "max_tokens = 64",
+        "", f"[demo]                                       # with the built-in simulated pair{said}",
+        'preset = "default"', f"rates = {_list([rounded(faster * rate) for rate in quick])}", "blocks = 2", f"window_s = {demo_s}", "max_tokens = 64",
         "think_time = 1.0",
     )  # fmt: skip
 

@@ -220,6 +220,17 @@ def test_quiet_hours_are_left_out_of_the_day_and_said(tmp_path: Path) -> None:
     assert "# Hours below a tenth of the busiest are left out; they bring 1.1 % of the requests." in text
 
 
+def test_the_trial_of_a_quiet_trace_is_faster_so_that_its_windows_hold_requests(tmp_path: Path) -> None:
+    lines = [f"{60 * n},ChatGPT,100,20,120,Conversation log" for n in range(60)]  # one request a minute
+    heading = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
+    (tmp_path / "quiet.csv").write_text("\n".join([heading, *lines, ""]))
+    assert imported(tmp_path / "quiet.csv", "-o", tmp_path / "mine").exit_code == 0
+    text = (tmp_path / "mine.toml").read_text()
+    assert "# with the built-in simulated pair, 29.4 times as fast as the log\n" in text
+    trial = tomllib.loads(text)["demo"]
+    assert (trial["rates"], trial["window_s"]) == ([0.29, 0.5, 1.5], 20)  # 0.017 times 29.4: 10 requests in 20 s
+
+
 @pytest.mark.parametrize(
     ("loads", "levels"),
     [

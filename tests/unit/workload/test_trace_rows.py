@@ -54,6 +54,21 @@ def test_burstgpt_without_the_requests_that_failed() -> None:
     assert file.read == 4
 
 
+def test_burstgpt_of_the_later_releases_with_its_sessions_and_durations(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type",
+        "5.0,1,2.31,ChatGPT,472,18,490,Conversation log", "12.25,,1.5,GPT-4,417,276,693,API log",
+        "45.0,1,6.02,ChatGPT,1087,230,1317,Conversation log", "61.0,2,0.0,ChatGPT,900,0,900,Conversation log",
+        name="BurstGPT_3.csv",
+    )  # fmt: skip
+    file, rows = rows_of(path)
+    assert file.form.name == "BurstGPT"
+    assert [(row.t_s, row.session, row.duration_s, row.input_tokens, row.output_tokens) for row in rows] == [
+        (5.0, "1", 2.31, 472, 18), (12.25, "", 1.5, 417, 276), (45.0, "1", 6.02, 1087, 230)
+    ]  # fmt: skip
+    assert counted(file) == {"no output tokens: a request that failed": (1, 5, "")}
+
+
 def test_mooncake_in_milliseconds_with_blocks() -> None:
     file, rows = rows_of(DATA / "mooncake_form.jsonl")
     assert file.form.name == "Mooncake"
