@@ -145,12 +145,13 @@ def _rest(seen: Seen) -> Iterator[str]:
     demo_s = min(DEMO_S[1], max(DEMO_S[0], math.ceil(DEMO_WANTED / peak)))
     faster = max(1.0, DEMO_WANTED / (peak * demo_s))  # a quiet log brings no request in a window that short
     said = f", {faster:.3g} times as fast as the log" if faster > 1 else ""
+    rates = _list([rounded(faster * rate) for rate in quick])
     yield from (
         "", "[window]", "min_s = 60", f"max_s = {longest}", f"min_requests = {WANTED}",
         "", "[plan]", "blocks = 6", "seed = 1",
         "", "[decision]", 'metric = "e2e"', "min_gain = 0.03", "ttft_margin = 0.10", "ttft_ignore_below_s = 0.1",
         "", f"[demo]                                       # with the built-in simulated pair{said}",
-        'preset = "default"', f"rates = {_list([rounded(faster * rate) for rate in quick])}", "blocks = 2", f"window_s = {demo_s}", "max_tokens = 64",
+        'preset = "default"', f"rates = {rates}", "blocks = 2", f"window_s = {demo_s}", "max_tokens = 64",
         "think_time = 1.0",
     )  # fmt: skip
 
