@@ -29,13 +29,13 @@ from loadtest.drive import connection as connection_module
 from loadtest.drive.cell import CellRun, Switches
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.drive.context import CellContext, Target
-from loadtest.drive.driver import FLUSH_EVERY_S
 from loadtest.drive.evidence import cpu_s
 from loadtest.drive.openai import CHAT_PATH, chat_body
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S, Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.punctual import sleep_until
+from loadtest.drive.records import FLUSH_EVERY_S
 from loadtest.drive.user import LLMUser
 from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.record import Outcome, Request, RequestWriter, batch_of

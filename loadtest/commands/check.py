@@ -31,7 +31,7 @@ def check(scenario: Path | None, every: bool, **given: Any) -> None:
     Exit codes: 0 comparable, 4 open whether the candidate alone speculates, 5 not comparable.
     """
     from loadtest.drive.check import check as check_pair
-    from loadtest.drive.run import stopping_on_interrupt
+    from loadtest.drive.interrupts import stopping_on_interrupt
     from loadtest.report.comparability import comparison_lines
     from loadtest.report.progress import Progress
     from loadtest.report.screen import Screen

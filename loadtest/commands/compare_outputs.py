@@ -32,8 +32,8 @@ def compare_outputs(scenario: Path | None, keep_text: bool, **given: Any) -> Non
     The baseline is asked twice: how far its answers differ from each other is the yardstick. Exit codes: 0 as like as
     the baseline to itself, 3 different beyond that, 4 cannot tell, 5 invalid. No word on speed.
     """
+    from loadtest.drive.interrupts import stopping_on_interrupt
     from loadtest.drive.output_run import compare
-    from loadtest.drive.run import stopping_on_interrupt
     from loadtest.report.progress import Progress
     from loadtest.report.screen import Screen
 

@@ -43,8 +43,9 @@ def run(resume: Path | None, metrics_port: int | None, quiet: bool, as_json: boo
     if resume is not None:
         _resume(resume, given, metrics_port, shown)
     from loadtest.drive.forecast import announcement
+    from loadtest.drive.interrupts import stopping_on_interrupt
     from loadtest.drive.public_targets import refuse_unconfirmed
-    from loadtest.drive.run import measure, stopping_on_interrupt
+    from loadtest.drive.run import measure
 
     given["waive"] = tuple(given["waive"])
     yes = given.pop("yes")
@@ -94,8 +95,9 @@ def _looks(prepared: Any) -> Any:
 
 
 def _resume(folder: Path, given: dict[str, Any], metrics_port: int | None, shown: Shown) -> None:
+    from loadtest.drive.interrupts import stopping_on_interrupt
     from loadtest.drive.resume import open_again
-    from loadtest.drive.run import go_on, stopping_on_interrupt
+    from loadtest.drive.run import go_on
 
     context = click.get_current_context()
     fixed = [name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]

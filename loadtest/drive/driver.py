@@ -16,38 +16,32 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 
-from loadtest.drive.arriving import Opened
 from loadtest.drive.asking import Asking, again, as_event, measure_price, settled, unmeasured
 from loadtest.drive.calibration import calibration_event, calibration_experiment, calibration_level
-from loadtest.drive.cell import CellRun, wait_until_idle
+from loadtest.drive.cell import wait_until_idle
 from loadtest.drive.client import Clock, Endpoint
-from loadtest.drive.context import CellContext, Target
+from loadtest.drive.context import Target
+from loadtest.drive.driving import Driving
 from loadtest.drive.job import Job, read_job
-from loadtest.drive.loading import load_user_class
 from loadtest.drive.orders import Orders
+from loadtest.drive.outputs import Tell
 from loadtest.drive.outputs_phase import collector_for, tell_likeness
-from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell, coarse
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
-from loadtest.drive.same_bodies import SameBodies
-from loadtest.drive.timetable import Habits, habits_of, timetable
+from loadtest.drive.records import Records
 from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.loads import unit_of
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, stream_name
+from loadtest.record import CellRecord, Request, RequestWriter
 from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive, reset_prefixes
 from loadtest.settings import Experiment
-from loadtest.workload.given import given_source, notes_of
+from loadtest.workload.given import notes_of
 
-FLUSH_EVERY_S = 0.5
 WARM_UP = 3  # requests after a start that are not even timed
 STAGGER_S = (0.1, 10.0)  # shortest and longest
-
-Tell = Callable[[dict[str, Any]], None]
 
 
 class Driver:
@@ -60,56 +54,28 @@ class Driver:
         self._clock = Clock(job.origin_ns)
         self.orders = Orders()
         self.switches = self.orders.switches
-        self._user_class = load_user_class(job.scenario, job.experiment.load)
-        self._prompts = given_source(job.prompts, job.experiment)
+        self._driving = Driving(job, self._clock, self.switches, tell)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
-        self._stagger_s = 1.0
         self._unit = unit_of(job.experiment.load)
-        self._habits: dict[float, Habits] = {}  # of the sessions, by the factor on their pauses
         self._asking: Asking | None = None
         self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
         self._total = job.total or len(job.cells)
-        self._requests = RequestWriter(job.folder / stream_name(job.sitting))
-        paired = len(job.arms) > 1  # one arm alone has no twins to wait for
-        self._keep = SameBodies(self._requests.add, self._unit).keep if paired else self._requests.add
-        self._cells = LineWriter(job.folder / "cells.jsonl")
-        self._scrapes = LineWriter(job.folder / "server.jsonl")
-        self._source = self._prompts or getattr(self._user_class, "source", None)
-        if job.experiment.load.kind == "open":  # what is wrong with it is said before anything is sent
-            self._opened(Cell(cell=-1, block=0, level=job.top, arm=""), job.experiment)
-        self._outputs = collector_for(job, self._source, tell, lambda: self._stopped)
-        self._flusher = gevent.spawn(self._flush)
-
-    def _flush(self) -> None:
-        while True:
-            gevent.sleep(FLUSH_EVERY_S)
-            self._writing(self._requests.flush)
-            self._tell({"event": "beat"})
-
-    def _writing(self, write: Callable[..., None], *given: Any) -> None:
-        """Write records; where that fails, the cell under way ends, whichever greenlet found out."""
-        if self.switches.unwritten is None:  # what follows a broken batch could not be read
-            try:
-                write(*given)
-            except OSError as error:
-                self.switches.unwritten = error
+        self._records = Records(job, self.switches, lambda: tell({"event": "beat"}))
+        self._outputs = collector_for(job, self._driving.source, tell, lambda: self._stopped)
 
     def close(self) -> None:
         """Write what is left."""
-        self._flusher.kill()
-        self._requests.close()
-        self._cells.close()
-        self._scrapes.close()
+        self._records.close()
         for control in self._controls.values():
             control.close()
 
     def walk(self) -> None:
         """Probe the servers, calibrate the client, then run every cell until the end or a stop."""
         self._tell({"event": "beat"})  # from here on silence means that something does not give way
-        for note in notes_of(self._prompts, self._job.experiment):
+        for note in notes_of(self._driving.prompts, self._job.experiment):
             self._tell({"event": "note", "text": note})
-        tell_likeness(self._job, self._source, self._tell)
+        tell_likeness(self._job, self._driving.source, self._tell)
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
         requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:
@@ -185,7 +151,7 @@ class Driver:
     def _settle_stagger(self, requests_s: Sequence[float]) -> None:
         """Let the users of a cell start over about the time of the slowest request."""
         if requests_s:
-            self._stagger_s = min(STAGGER_S[1], max(STAGGER_S[0], *requests_s))
+            self._driving.stagger_s = min(STAGGER_S[1], max(STAGGER_S[0], *requests_s))
 
     def _settle_asking(self, name: str, *, simulated: bool) -> None:
         """Settle which requests of the plan ask for token counts, by what that costs on this arm where it matters."""
@@ -206,7 +172,8 @@ class Driver:
         limit_s = experiment.limits.idle_s
         waited_s = wait_until_idle(self._controls[cell.arm], self._clock, limit_s)
         target = replace(self._targets[cell.arm], count=way)
-        return self._drive(cell, target, None, experiment, keep, 0, limit_s if waited_s is None else waited_s)
+        return self._driving.drive(cell, target, None, experiment, self._records, keep,
+                                   limit_s if waited_s is None else waited_s)  # fmt: skip
 
     @property
     def _stopped(self) -> bool:
@@ -219,7 +186,8 @@ class Driver:
         writer = RequestWriter(self._job.folder / "calibration.arrows")
         self._tell({"event": "calibration_start", "users": users, "unit": self._unit})
         cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
-        record = self._drive(cell, target, None, calibration_experiment(self._job.experiment), writer.add, 0, 0.0)
+        record = self._driving.drive(cell, target, None, calibration_experiment(self._job.experiment), self._records,
+                                     writer.add, 0.0)  # fmt: skip
         writer.close()
         self._tell(calibration_event(users, record) | {"unit": self._unit})
 
@@ -242,10 +210,9 @@ class Driver:
             experiment = self._job.experiment
             if cell.block < self._job.coarse_blocks:
                 experiment = coarse(experiment)
-            record = self._drive(cell, target, control, experiment, self._keep, order,
-                                 waited_s)  # fmt: skip
-        self._requests.flush()
-        self._cells.write(record)
+            record = self._driving.drive(cell, target, control, experiment, self._records, self._records.keep,
+                                         waited_s)  # fmt: skip
+        self._records.ended(record)
         self._tell({"event": "cell_end", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
                     "index": order, "state": record.state, "reason": record.reason})  # fmt: skip
         if record.state != "interrupted":  # a server that died late in a cell fails few requests of that cell
@@ -257,36 +224,6 @@ class Driver:
             limit_s = self._job.experiment.limits.idle_s
             return f"the server was still busy after {limit_s:g} s: is there other traffic?"
         return reset_prefixes(control) if self._job.experiment.servers.cache == "reset" else ""
-
-    def _drive(self, cell: Cell, target: Target, control: Control | None, experiment: Experiment,
-               keep: Callable[[Request], None], order: int, waited_s: float) -> CellRecord:  # fmt: skip
-        run: CellRun | None = None
-
-        def keep_request(request: Request) -> None:
-            self._writing(keep, request)
-            if run is not None:
-                run.keep(request)
-
-        opened = self._opened(cell, experiment) if experiment.load.kind == "open" else None
-        context = CellContext(
-            experiment=experiment, target=target, cell=cell, clock=self._clock, stagger_s=self._stagger_s,
-            phases=Phases(experiment.window, cell.users, self._clock.now_s(), self._stagger_s), source=self._prompts,
-            salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request, opened=opened,
-        )  # fmt: skip
-        run = CellRun(context=context, user_class=self._user_class, control=control, switches=self.switches,
-                      keep_scrape=self._scrapes.write, tell=self._tell)  # fmt: skip
-        record = run.run(order, waited_s)
-        if self.switches.unwritten is not None:
-            raise self.switches.unwritten
-        return record
-
-    def _opened(self, cell: Cell, experiment: Experiment) -> Opened:
-        """Return the arrivals of a cell; its window opens and closes at the same times in every arm."""
-        think_time = experiment.load.think_time
-        if think_time not in self._habits:
-            self._habits[think_time] = habits_of(self._source, experiment)
-        times = timetable(experiment, cell.level, self._habits[think_time], self._stagger_s)
-        return Opened(experiment, cell.level, cell.block, times, self._source)
 
 
 def main(arguments: list[str]) -> int:

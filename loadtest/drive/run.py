@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from loadtest.drive.budget import level_s
 from loadtest.drive.early_end import Looks
+from loadtest.drive.finish import Finish, note_end
 from loadtest.drive.folder import has_requests, make_folder, remove_if_empty
-from loadtest.drive.header import boot_id, complete_header, gpus_now, make_header
+from loadtest.drive.header import boot_id, complete_header, make_header
+from loadtest.drive.interrupts import hold_interrupts
 from loadtest.drive.job import Job
 from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
@@ -28,18 +26,16 @@ from loadtest.drive.preflight import agreed, refuse_above_limits, salted, trial_
 from loadtest.drive.prepare import Prepared, terms_of
 from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
 from loadtest.drive.room import connections, make_room
-from loadtest.drive.truth import agreement, calibration_result
+from loadtest.drive.truth import NULL, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
 from loadtest.record import GIVEN_UP, write_json
-from loadtest.run_folder import finish_requests, read_requests
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
-NULL = "null"  # the world, and the arm, of the server that calibrates the client
 
 
 def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
@@ -269,71 +265,13 @@ class _Run:
             if last.get("kind") == "usage":
                 raise failure or UsageError(last["reason"])
             raise failure or RunError(f"Nothing was measured: {last.get('reason') or 'no request fell due'}.")
-        self._finish(last, origin_ns)
+        note_end(self._header, last)
+        self._planning.conclude(last["state"])
+        self._part()
+        Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._arms),
+               planned=frozenset(cell.cell for cell in self._planning.planned), late=self._late_steps.ratios(),
+               origin_ns=origin_ns).finish(self._header)  # fmt: skip
         if not interrupted and (last.get("kind") == "usage" or isinstance(failure, NotComparable)):
             said = f"{last['reason']} What was measured before is in {self._folder}."
             raise NotComparable(said) if isinstance(failure, NotComparable) else UsageError(said)
         return self._folder
-
-    def _late_ratios(self, before: Mapping[str, float | None]) -> dict[str, float | None]:
-        """Return the larger of each arm's share of late steps now and before; without a cell now, that before."""
-        resumed = self._resumed
-        if resumed and all(cell.cell in resumed.whole for cell in self._planning.planned):
-            return dict(before)
-        return {
-            arm: max((x for x in (ratio, before.get(arm)) if x is not None), default=None)
-            for arm, ratio in self._late_steps.ratios().items()
-        }
-
-    def _finish(self, last: dict[str, Any], origin_ns: int) -> None:
-        """Complete run.json and turn the stream of requests into its final form."""
-        header, folder = self._header, self._folder
-        header["ended"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-        header["sittings"][-1] |= {"state": last["state"], "ended": header["ended"], "gpus": gpus_now()}
-        if not header.get("look"):  # a run that was judged once stays so until its next look
-            header["status"], header["reason"] = last["state"], last.get("reason", "")
-        self._planning.conclude(last["state"])
-        self._part()
-        if header["simulated"]:
-            header["simulated"]["late_ratio"] = self._late_ratios(header["simulated"]["late_ratio"])
-        if self._prepared.world:
-            requests = read_requests(folder)
-            if self._resumed:
-                requests = requests.filter(pc.invert(_of_cells(requests, self._resumed.whole)))
-            truth: dict[str, Any] = {}
-            for arm in self._arms.values():
-                own = requests.filter([value == arm.name for value in requests.column("arm").to_pylist()])
-                truth[arm.name] = asdict(agreement(own, folder / f"truth-{arm.name}.jsonl", origin_ns))
-            header["simulated"]["truth"] = truth
-        write_json(folder / "run.json", header)
-        finish_requests(folder)
-        for name in ("job.json", f"server-{NULL}.log", f"truth-{NULL}.jsonl"):
-            (folder / name).unlink(missing_ok=True)
-
-
-def _of_cells(requests: pa.Table, cells: Collection[int]) -> pa.ChunkedArray:
-    return pc.is_in(requests.column("cell"), pa.array(sorted(cells), pa.int32()))
-
-
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def stopping_on_interrupt() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything."""
-
-    def raise_interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, raise_interrupt) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def hold_interrupts() -> None:
-    """Ignore interrupts until `stopping_on_interrupt` ends: the run has, and its records are being completed."""
-    for number in INTERRUPTS:
-        signal.signal(number, signal.SIG_IGN)

@@ -13,6 +13,8 @@ import pyarrow as pa
 from loadtest.record import STREAM_SCHEMA
 from loadtest.run_folder import read_lines
 
+NULL = "null"  # the world, and the arm, of the server that calibrates the client
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:

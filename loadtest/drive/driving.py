@@ -1,0 +1,70 @@
+"""Driving one cell: its context, its timetable where sessions arrive, and the users that make its load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loadtest.drive.arriving import Opened
+from loadtest.drive.cell import CellRun, Switches
+from loadtest.drive.client import Clock
+from loadtest.drive.context import CellContext, Target
+from loadtest.drive.job import Job
+from loadtest.drive.loading import load_user_class
+from loadtest.drive.outputs import Tell
+from loadtest.drive.phases import Phases
+from loadtest.drive.plan import Cell
+from loadtest.drive.records import Records
+from loadtest.drive.timetable import Habits, habits_of, timetable
+from loadtest.record import CellRecord, Request
+from loadtest.servers.control import Control
+from loadtest.settings import Experiment
+from loadtest.workload.given import given_source
+
+
+class Driving:
+    """Drives the cells of a job, one at a time."""
+
+    def __init__(self, job: Job, clock: Clock, switches: Switches, tell: Tell) -> None:
+        """Load the scenario and the prompts. Raises UsageError for what is wrong with them; nothing is sent."""
+        self._job, self._clock, self._switches, self._tell = job, clock, switches, tell
+        self._user_class = load_user_class(job.scenario, job.experiment.load)
+        self.prompts = given_source(job.prompts, job.experiment)
+        self.source = self.prompts or getattr(self._user_class, "source", None)
+        self.stagger_s = 1.0  # over which the users of a cell start
+        self._habits: dict[float, Habits] = {}  # of the sessions, by the factor on their pauses
+        if job.experiment.load.kind == "open":  # what is wrong with it is said before anything is sent
+            self._opened(Cell(cell=-1, block=0, level=job.top, arm=""), job.experiment)
+
+    def drive(self, cell: Cell, target: Target, control: Control | None, experiment: Experiment, records: Records,
+              keep: Callable[[Request], None], waited_s: float) -> CellRecord:  # fmt: skip
+        """Drive a cell and return its record; `keep` is given every finished request.
+
+        Raises UsageError when the scenario's own code raises, OSError when `keep` cannot write.
+        """
+        run: CellRun | None = None
+
+        def keep_request(request: Request) -> None:
+            records.writing(keep, request)
+            if run is not None:
+                run.keep(request)
+
+        opened = self._opened(cell, experiment) if experiment.load.kind == "open" else None
+        context = CellContext(
+            experiment=experiment, target=target, cell=cell, clock=self._clock, stagger_s=self.stagger_s,
+            phases=Phases(experiment.window, cell.users, self._clock.now_s(), self.stagger_s), source=self.prompts,
+            salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request, opened=opened,
+        )  # fmt: skip
+        run = CellRun(context=context, user_class=self._user_class, control=control, switches=self._switches,
+                      keep_scrape=records.scraped, tell=self._tell)  # fmt: skip
+        record = run.run(max(0, cell.cell), waited_s)
+        if self._switches.unwritten is not None:
+            raise self._switches.unwritten
+        return record
+
+    def _opened(self, cell: Cell, experiment: Experiment) -> Opened:
+        """Return the arrivals of a cell; its window opens and closes at the same times in every arm."""
+        think_time = experiment.load.think_time
+        if think_time not in self._habits:
+            self._habits[think_time] = habits_of(self.source, experiment)
+        times = timetable(experiment, cell.level, self._habits[think_time], self.stagger_s)
+        return Opened(experiment, cell.level, cell.block, times, self.source)

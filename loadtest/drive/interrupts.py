@@ -1,0 +1,31 @@
+"""Interrupts of the program that the user started: one path stops everything, and none breaks into its last writing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stopping_on_interrupt() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything."""
+
+    def raise_interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, raise_interrupt) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def hold_interrupts() -> None:
+    """Ignore interrupts until `stopping_on_interrupt` ends: the run has, and its records are being completed."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)

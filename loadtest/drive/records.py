@@ -1,0 +1,64 @@
+"""The records of a driver under way: requests, cells and scrapes, on disk within half a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from loadtest.drive.cell import Switches
+from loadtest.drive.job import Job
+from loadtest.drive.same_bodies import SameBodies
+from loadtest.loads import unit_of
+from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, Scrape, stream_name
+
+FLUSH_EVERY_S = 0.5
+
+
+class Records:
+    """Appends to the files of a run's folder."""
+
+    def __init__(self, job: Job, switches: Switches, beat: Callable[[], None]) -> None:
+        """Open the files; `beat` is called at every flush, and `switches` hold why nothing can be written any more."""
+        self._switches, self._beat = switches, beat
+        self._requests = RequestWriter(job.folder / stream_name(job.sitting))
+        paired = len(job.arms) > 1  # one arm alone has no twins to wait for
+        self._keep = SameBodies(self._requests.add, unit_of(job.experiment.load)).keep if paired else self._requests.add
+        self._cells = LineWriter(job.folder / "cells.jsonl")
+        self._scrapes = LineWriter(job.folder / "server.jsonl")
+        self._flusher = gevent.spawn(self._flush)
+
+    def _flush(self) -> None:
+        while True:
+            gevent.sleep(FLUSH_EVERY_S)
+            self.writing(self._requests.flush)
+            self._beat()
+
+    def writing(self, write: Callable[..., None], *given: Any) -> None:
+        """Write records; where that fails, the cell under way ends, whichever greenlet found out."""
+        if self._switches.unwritten is None:  # what follows a broken batch could not be read
+            try:
+                write(*given)
+            except OSError as error:
+                self._switches.unwritten = error
+
+    def keep(self, request: Request) -> None:
+        """Keep a finished request. Raises UsageError when the other arm was sent another body at its place."""
+        self._keep(request)
+
+    def scraped(self, scrape: Scrape) -> None:
+        """Keep a reading of a server's counters."""
+        self._scrapes.write(scrape)
+
+    def ended(self, cell: CellRecord) -> None:
+        """Keep a cell, after all of its requests."""
+        self._requests.flush()
+        self._cells.write(cell)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._flusher.kill()
+        self._requests.close()
+        self._cells.close()
+        self._scrapes.close()
