@@ -12,6 +12,7 @@ from loadtest.analyse.results import CellView
 from loadtest.analyse.summary import Measured
 from loadtest.analyse.table import CellRows
 from loadtest.analyse.validity import CellFacts, Mark
+from loadtest.backlog import gap_cv
 from loadtest.loads import unit_of
 from loadtest.record import CellRecord
 from loadtest.settings import Experiment
@@ -28,7 +29,7 @@ def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment
         closed=load.kind == "closed",
         unit=unit_of(load),
         steady=load.shape == "steady",
-        gap_cv=load.cv if load.arrivals in ("gamma", "weibull", "trace") else 1.0,
+        gap_cv=gap_cv(load),
         window=growth(own, "window_open", "window_close"),
         whole=growth(own, "idle_before", "idle_after"),
         restarted=restarted(own),

@@ -6,13 +6,11 @@ import math
 
 from loadtest.analyse import wording
 from loadtest.analyse.rules import CellFacts, Mark, Unknown
-from loadtest.analyse.stats import Floats
+from loadtest.backlog import in_flight, most_growth
 from loadtest.loads import SESSIONS, said
 
 RATE_RATIO = 0.10  # of the rate asked for: arrivals of one window differ by that much by chance alone
 RATE_SDS = 4.0
-BACKLOG_RATIO = 0.05  # of the requests due: a growth below it does not bend their times by as much
-BACKLOG_SDS = 3.0
 
 
 def rate_not_reached(facts: CellFacts) -> Mark | Unknown | None:
@@ -41,10 +39,7 @@ def rate_not_reached(facts: CellFacts) -> Mark | Unknown | None:
 
 
 def arrivals_exceed(facts: CellFacts) -> Mark | Unknown | None:
-    """A server that ends fewer requests than arrive has no steady state: its times grow as long as it is measured.
-
-    Requests in flight at two moments far apart differ by chance with a variance of about twice their mean.
-    """
+    """Requests in flight may grow over the window by what chance allows, unless the rate is meant to move."""
     if facts.closed or not facts.steady:
         return None
     rows = facts.rows
@@ -52,16 +47,11 @@ def arrivals_exceed(facts: CellFacts) -> Mark | Unknown | None:
         return Unknown(missing="requests due in the window")
     before, after = in_flight(rows.column("due_s"), rows.column("end_s"), rows.open_s, rows.close_s)
     growth, due = after - before, facts.measured.requests
-    chance = BACKLOG_SDS * math.sqrt((before + after) * max(1.0, facts.gap_cv**2))
-    if growth <= max(BACKLOG_RATIO * due, chance):
+    most = most_growth(before, after, due, facts.gap_cv)
+    if growth <= most:
         return None
     return Mark(
         sentence=f"Arrivals exceed completions: {due} requests fell due in the window, {before} were in flight when it"
-        f" opened and {after} when it closed (limit of the growth {max(BACKLOG_RATIO * due, chance):.0f}). The server"
-        " does not carry this load, so that its times grow with the window."
+        f" opened and {after} when it closed (limit of the growth {most:.0f}). The server does"
+        " not carry this load, so that its times grow with the window."
     )
-
-
-def in_flight(due_s: Floats, end_s: Floats, *moments_s: float) -> tuple[int, ...]:
-    """Return how many requests were due and had not ended at each moment."""
-    return tuple(int(((due_s <= at) & ~(end_s <= at)).sum()) for at in moments_s)

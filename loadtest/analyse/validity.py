@@ -32,9 +32,10 @@ from loadtest.analyse.client_validity import (
     sends_late,
     stood_still,
 )
-from loadtest.analyse.open_validity import BACKLOG_RATIO, RATE_RATIO, arrivals_exceed, rate_not_reached
+from loadtest.analyse.open_validity import RATE_RATIO, arrivals_exceed, rate_not_reached
 from loadtest.analyse.rules import CellFacts, Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.server_validity import RATE_LIMITED_RATIO, rate_limited, restarted
+from loadtest.backlog import BACKLOG_RATIO
 
 __all__ = ["CELL_RULES", "LOAD_REACHED", "CellFacts", "Mark", "cell_marks", "cell_unknowns"]
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from loadtest.backlog import gap_cv, in_flight, most_growth
 from loadtest.record import REQUEST_SCHEMA, CellRecord, Outcome, Scrape
+from loadtest.settings import Load
 
-GROWTH_RATIO, GROWTH_SDS = 0.05, 3.0  # the variance of a difference of two counts is about their sum
 PREEMPTIONS = "vllm:num_preemptions_total"
 
 Floats = NDArray[np.float64]
@@ -40,14 +41,14 @@ class CellFigure:
 
 
 def cell_figures(
-    cells: Sequence[CellRecord], requests: pa.Table | None, scrapes: Sequence[Scrape], metric: str
+    cells: Sequence[CellRecord], requests: pa.Table | None, scrapes: Sequence[Scrape], metric: str, load: Load
 ) -> list[CellFigure]:
     """Return the figures of the cells, from their requests (REQUEST_SCHEMA) due in the windows; None: times alone."""
     if requests is None:
         requests = REQUEST_SCHEMA.empty_table()
     edges = _edges(scrapes)
     rows = {record.cell: rows for record, rows in zip(cells, _by_cell(cells, requests, metric), strict=True)}
-    return [_figure(record, rows[record.cell], edges.get(record.cell, {}), metric) for record in cells]
+    return [_figure(record, rows[record.cell], edges.get(record.cell, {}), metric, load) for record in cells]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def _by_cell(cells: Sequence[CellRecord], requests: pa.Table, metric: str) -> li
             continue
         own = cell == record.cell
         mine = own & (due >= opened) & (due < closed)
-        before, after = (int((own & (due <= at) & ~(end <= at)).sum()) for at in (opened, closed))
+        before, after = in_flight(due[own], end[own], opened, closed)
         found.append(_Rows(ok=ok[mine].astype(bool), value=value[mine], tokens=tokens[mine], in_flight=(before, after)))
     return found
 
@@ -118,7 +119,7 @@ def _edges(scrapes: Sequence[Scrape]) -> dict[int, dict[str, float]]:
     return found
 
 
-def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric: str) -> CellFigure:
+def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric: str, load: Load) -> CellFigure:
     took_s = (record.idle_wait_s or 0.0) + (max(0.0, record.drained_s - record.started_s) if record.drained_s else 0.0)
     opened, closed = record.window_open_s, record.window_close_s
     window_s = closed - opened if opened is not None and closed is not None else 0.0
@@ -136,10 +137,11 @@ def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric:
         place, figure=rate if metric == "output_tokens_per_s" else mean, output_tokens_per_s=rate,
         requests=len(values), error_ratio=1.0 - float(np.mean(rows.ok)),
         preempted=edges.get("window_close", 0.0) > edges.get("window_open", math.inf),
-        saturated=_saturated(*rows.in_flight, len(rows.ok)),
+        saturated=_saturated(*rows.in_flight, len(rows.ok), load),
     )  # fmt: skip
 
 
-def _saturated(before: int, after: int, due: int) -> bool:
-    """Say whether requests in flight grew by more than chance, and by more than a twentieth of those that fell due."""
-    return after - before > max(GROWTH_RATIO * due, GROWTH_SDS * math.sqrt(before + after))
+def _saturated(before: int, after: int, due: int, load: Load) -> bool:
+    """Say whether more requests came than were ended; a rate that is meant to move tells nothing of it."""
+    steady = load.kind == "open" and load.shape == "steady"
+    return steady and after - before > most_growth(before, after, due, gap_cv(load))

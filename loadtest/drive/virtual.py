@@ -101,7 +101,7 @@ def _following(course: Course, run: VirtualRun, planned: Sequence[Cell], left_s:
     if not course.opened:
         return []
     metric, choosing = course.experiment.decision.metric, course.staged and not course.judged(planned)
-    figures = cell_figures(run.cells, run.requests() if choosing else None, run.scrapes, metric)
+    figures = cell_figures(run.cells, run.requests() if choosing else None, run.scrapes, metric, course.experiment.load)
     time = None
     if left_s is not None:
         time = Time(left_s=left_s, cell_s=cell_duration_s(course.experiment.window, 1.0)[0])

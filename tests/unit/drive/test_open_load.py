@@ -113,6 +113,7 @@ def virtual(levels: tuple[float, ...], blocks: int = 1, seed: int = 1, **load: o
 
 
 POOL = ShapePool(TemplateSource("chat"), 100)
+OPEN = Load(kind="open")
 
 
 def arrivals(run: VirtualRun, arm: str) -> list[tuple[int, int, float]]:
@@ -158,7 +159,7 @@ def test_a_crowd_without_end_gives_the_cell_up() -> None:
     run = virtual((2000.0,), max_in_flight=200)
     assert {c.state for c in run.cells} == {"aborted"}
     assert all("200 requests were in flight (load.max_in_flight)" in c.reason for c in run.cells)
-    (figure, _) = cell_figures(run.cells, run.requests(), run.scrapes, "e2e")
+    (figure, _) = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", OPEN)
     assert figure.given_up
     with spoken("requests/s"):
         ends = ladder_ends(rungs([figure, replace(figure, arm="speculative")], figure.arm, "speculative",
@@ -168,7 +169,7 @@ def test_a_crowd_without_end_gives_the_cell_up() -> None:
 
 def test_the_ladder_ends_where_both_arms_complete_fewer_than_arrive() -> None:
     run = virtual((40.0, 150.0), blocks=1)
-    figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e")
+    figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", OPEN)
     assert {(f.level, f.saturated) for f in figures} == {(40.0, False), (150.0, True)}
     with spoken("requests/s"):
         found = rungs(figures, "baseline", "speculative", higher_is_better=False)
@@ -178,9 +179,20 @@ def test_the_ladder_ends_where_both_arms_complete_fewer_than_arrive() -> None:
         assert ladder_ends(rungs(one, "baseline", "speculative", higher_is_better=False), 0.0) == ""
 
 
+@pytest.mark.parametrize(
+    ("level", "load"), [(30.0, {"shape": "ramp", "factor": 10.0}), (40.0, {"arrivals": "gamma", "cv": 4.0})]
+)
+def test_a_rate_that_is_meant_to_rise_and_bursts_end_no_ladder(level: float, load: dict[str, object]) -> None:
+    run = virtual((level,), blocks=8, **load)
+    figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", replace(OPEN, **load))
+    assert not any(figure.saturated for figure in figures)
+    steady = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", OPEN)
+    assert any(figure.saturated for figure in steady)  # as many more in flight would mean it of Poisson arrivals
+
+
 def test_levels_of_rates_are_chosen_in_two_digits() -> None:
     run = virtual((0.5, 20.0, 60.0), blocks=1)
-    figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e")
+    figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", OPEN)
     figures = [replace(f, figure=1.0 if f.arm == "baseline" else {0.5: 0.8, 20.0: 0.9, 60.0: 1.2}[f.level],
                        requests=100) for f in figures]  # fmt: skip
     shrunk = [replace(f, level=f.level / 100) for f in figures]
