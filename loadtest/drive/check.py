@@ -40,7 +40,7 @@ def check(prepared: Prepared, tell: Tell) -> Checked:
         met = _meet_all(prepared, folder, stack, tell)
     arms, identities = [arm for arm, _ in met], {arm.name: identity for arm, identity in met}
     agreed(arms, identities, prepared.experiment.generation)
-    refuse_above_limits(arms, identities, max(prepared.experiment.load.levels))
+    refuse_above_limits(arms, identities, prepared.experiment.load)
     rows = comparability(arms, identities, prepared.options.waive, aa=prepared.choice.aa) if len(arms) == 2 else []
     return Checked(rows=tuple(rows), servers=tuple(described(*each) for each in met), exit_code=int(exit_code(rows)))
 

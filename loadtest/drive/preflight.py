@@ -14,11 +14,12 @@ import orjson
 
 from loadtest.drive.alone import Answered, send
 from loadtest.errors import UsageError
+from loadtest.loads import unit_of
 from loadtest.servers.arm import Arm
 from loadtest.servers.control import Control
 from loadtest.servers.identity import PROBE_DIALOGUE, Identity
 from loadtest.servers.kinds import KINDS
-from loadtest.settings import Generation
+from loadtest.settings import Generation, Load
 
 TOKENS = 2  # of each small answer
 REFUSALS = (400, 404, 405, 415, 422, 501)
@@ -130,14 +131,17 @@ def trial_notes(identities: Mapping[str, Identity]) -> list[str]:
     return found
 
 
-def refuse_above_limits(arms: Sequence[Arm], identities: Mapping[str, Identity], top: float) -> None:
-    """Raise UsageError where a gateway's rate limit is certain to cut the plan: each user sends at least once a minute.
+def refuse_above_limits(arms: Sequence[Arm], identities: Mapping[str, Identity], load: Load) -> None:
+    """Raise UsageError where a gateway's rate limit is certain to cut the plan.
 
-    What more is sent depends on the server's own pace; a cell that meets the limit is invalid then.
+    Each user sends at least once a minute, and each session that arrives at least one request. What more is sent
+    depends on the server's own pace; a cell that meets the limit is invalid then.
     """
+    top = max(load.levels)
+    sent, planned = (top, f"{top:g} users at once") if load.kind == "closed" else (60 * top, f"{top:g} {unit_of(load)}")
     for arm in arms:
         limit = identities[arm.name].rate_limits.get("requests")
-        if limit is not None and top > limit:
+        if limit is not None and sent > limit:
             raise UsageError(f"T{arm.where[1:]} allows {limit:g} requests a minute (x-ratelimit-limit-requests), and"
-                             f" the plan has {top:g} users at once: what would be measured is that limit. Choose"
-                             " lower levels, or have it raised.")  # fmt: skip
+                             f" the plan has {planned}: what would be measured is that limit. Choose lower levels, or"
+                             " have it raised.")  # fmt: skip

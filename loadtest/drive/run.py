@@ -212,7 +212,7 @@ class _Run:
         """Settle how both arms are asked, and that no rate limit stands in the way of the plan."""
         arms, experiment = list(self._arms.values()), self._prepared.experiment
         self._arms = agreed(arms, self._identities, experiment.generation)
-        refuse_above_limits(arms, self._identities, max(experiment.load.levels))
+        refuse_above_limits(arms, self._identities, experiment.load)
         self._trials = trial_notes(self._identities)
 
     def _part(self) -> None:

@@ -14,7 +14,7 @@ from loadtest.drive.pair import introduce
 from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
-from loadtest.settings import Generation
+from loadtest.settings import Generation, Load
 
 STREAM = "".join(
     f"data: {json.dumps(said)}\n\n"
@@ -117,9 +117,12 @@ def test_a_plan_above_the_rate_limit_is_refused(gateways: list[Gateway]) -> None
     limited = Gateway(headers={"x-ratelimit-limit-requests": "60", "x-ratelimit-limit-tokens": "90000"})
     arms, identities = pair(gateways, Gateway(), limited, ASKING)
     assert identities["fast"].rate_limits == {"requests": 60, "tokens": 90000}
-    refuse_above_limits(arms, identities, 60)
+    refuse_above_limits(arms, identities, Load(levels=(1.0, 60.0)))
     with pytest.raises(UsageError, match=r"allows 60 requests a minute .* the plan has 64 users at once"):
-        refuse_above_limits(arms, identities, 64)
+        refuse_above_limits(arms, identities, Load(levels=(1.0, 64.0)))
+    refuse_above_limits(arms, identities, Load(kind="open", levels=(0.5, 1.0)))
+    with pytest.raises(UsageError, match=r"allows 60 requests a minute .* the plan has 1\.5 requests/s: what"):
+        refuse_above_limits(arms, identities, Load(kind="open", levels=(0.5, 1.5)))
 
 
 def test_headers_that_are_no_limits() -> None:
