@@ -94,6 +94,8 @@ def import_log(log: Path, out: Path, settings: Trace, seed: int, mapped: Mapping
     """Read a log and write OUT.jsonl, OUT.py and OUT.toml; raises UsageError where nothing of it can be used."""
     if out.suffix in (".py", ".toml", ".jsonl"):
         out = out.with_suffix("")
+    if not out.name.isprintable():
+        raise UsageError(f"-o {out.name!r}: the name stands in the settings; give one of printable characters.")
     files = tuple(out.with_name(out.name + suffix) for suffix in (".jsonl", ".py", ".toml"))
     for path in files:
         if path.exists():
@@ -138,12 +140,18 @@ def _compressed(log: Path) -> bool:
 
 @contextmanager
 def _private(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that nobody else can read, from its first byte on; it bears its name once it is whole."""
+    """Open a new file that nobody else can read, from its first byte on; it bears its name once it is whole.
+
+    Of one that does not become whole nothing stays.
+    """
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        yield file
-    part.replace(path)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write_private(path: Path, text: str) -> None:

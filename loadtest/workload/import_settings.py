@@ -57,7 +57,7 @@ def _heading(source: Sequence[str]) -> Iterator[str]:
 
 
 def _trace(trace: str) -> Iterator[str]:
-    yield from ("", "[trace]", f"file = {json.dumps(trace)}")
+    yield from ("", "[trace]", f"file = {_quoted(trace)}")
     yield 'output = "cap"                               # answers have at most the tokens of the log'
 
 
@@ -123,14 +123,14 @@ def _toml_value(name: str, value: Any) -> str:
     """Return a sampling parameter in TOML; empty where it is none."""
     if name == "stop":
         words = [value] if isinstance(value, str) else value
-        return json.dumps(words) if isinstance(words, list) and all(isinstance(w, str) and w for w in words) else ""
+        return _quoted(words) if isinstance(words, list) and all(isinstance(w, str) and w for w in words) else ""
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def _limit(seen: Seen, params: Mapping[str, Counter[str]]) -> int:
     """Return the largest limit that was asked for, else the longest answer with a little room."""
     asked = [json.loads(value) for name in ("max_tokens", "max_completion_tokens") for value in params.get(name, ())]
-    limits = [value for value in asked if isinstance(value, int) and value > 0]
+    limits = [value for value in asked if isinstance(value, int) and not isinstance(value, bool) and value > 0]
     if limits:
         return min(max(limits), 1_000_000)
     longest = seen.output_tokens[-1] if seen.output_tokens else 512
@@ -163,6 +163,11 @@ def rounded(value: float) -> float:
 
 def _list(values: list[float]) -> str:
     return "[" + ", ".join(f"{value:g}" for value in values) + "]"
+
+
+def _quoted(value: str | list[str]) -> str:
+    """Return texts as TOML has them: as JSON does, but for pairs of surrogates, which it refuses, and DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _plain(name: str) -> str:

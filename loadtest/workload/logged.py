@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,8 +94,3 @@ def _unicode(text: str) -> str:
     except UnicodeEncodeError:
         raise LeftOut("text with half a character (a lone surrogate), which cannot be sent") from None
     return text
-
-
-def same_beginning(longer: Sequence[Mapping[str, Any]], shorter: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a list of messages begins with all of another's."""
-    return len(longer) > len(shorter) and list(longer[: len(shorter)]) == list(shorter)

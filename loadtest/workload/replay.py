@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,7 @@ class TraceSource:
         """Return the messages of a request: its own, after those of the requests that it continues."""
         assert row.asked is not None  # the caller has seen it
         parts = [row.asked.messages]
-        while row.after >= 0:
+        while row.after > 0:  # 0: it says that it appends, and no request stands before it
             at = int(self.index.before[at])
             row = self._row(at)
             if row.asked is None:
@@ -225,11 +225,6 @@ def sentences(name: str, file: TraceFile, counted: dict[str, Counted], *, shown:
             seen = f", {one.seen}" if shown and one.seen else ""
             rows = "1 row" if one.rows == 1 else f"{one.rows:,} rows"
             yield f"{name}: {rows} {prefix}{what} (first: line {one.line}{seen})."
-
-
-def used_classes(index: Index) -> Sequence[str]:
-    """Return the classes that rows name."""
-    return tuple(name for name in index.categories if name)
 
 
 @lru_cache(maxsize=64)

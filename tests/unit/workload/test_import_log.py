@@ -174,6 +174,27 @@ def test_repeats_classes_and_answers_that_stand_in_the_log(tmp_path: Path) -> No
     assert "max_tokens = 512" in (tmp_path / "mine.toml").read_text()
 
 
+def test_words_that_json_and_toml_write_otherwise_come_back_as_they_were(tmp_path: Path) -> None:
+    row = {"ts": 0, "prompt": "a", "output_tokens": 1, "stop": ["\U0001f600", "\x7f", '"\n'], "max_tokens": True}
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    result = imported(tmp_path / "log.jsonl", "-o", tmp_path / "ü\U0001f600")
+    assert result.exit_code == 0, result.output
+    settings = load_experiment(tmp_path / "ü\U0001f600.py")
+    assert settings.generation.stop == ("\U0001f600", "\x7f", '"\n')
+    assert settings.generation.max_tokens == 64
+    assert Path(settings.trace.file) == tmp_path / "ü\U0001f600.jsonl"
+
+
+def test_of_an_import_that_is_stopped_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    day_of_a_service(tmp_path / "day.jsonl", per_hour={0: 4})
+    monkeypatch.setattr("loadtest.workload.import_log._say", stopped)
+    assert imported(tmp_path / "day.jsonl", "-o", tmp_path / "mine").exit_code == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["day.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -184,6 +205,7 @@ def test_repeats_classes_and_answers_that_stand_in_the_log(tmp_path: Path) -> No
         (["LOG", "-o", "OUT", "--jitter", "soon"], "--jitter is 'soon'; it must be \"auto\", or seconds"),
         (["LOG", "-o", "TAKEN"], "exists already; give another name with -o"),
         (["LOG", "-o", "NOWHERE/x"], "is not a folder"),
+        (["LOG", "-o", "a\nb"], "give one of printable characters"),
         (["MISSING", "-o", "OUT"], "does not exist; give a trace or log"),
         (["LOG", "-o", "OUT", "--max-input-tokens", "1"], "holds no row that can be used: left out: more than 1 input"),
         (["LOG", "-o", "OUT", "--map", "ts=nowhere"], "holds no row that can be used: no time of arrival"),

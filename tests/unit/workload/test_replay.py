@@ -262,6 +262,14 @@ def test_messages_that_append_to_an_earlier_request_are_put_together(tmp_path: P
     assert done(source) == {"left out: it continues a request that is left out": (2, 4)}
 
 
+def test_a_request_that_appends_to_none_is_whole(tmp_path: Path) -> None:
+    own, last = ({"role": "user", "content": text} for text in ("Own.", "Last."))
+    rows = ({"ts": 0, "appended": [own], "output_tokens": 1}, {"ts": 1, "messages": [last], "output_tokens": 1})
+    source = opened(lines(tmp_path, *rows))
+    asked = [messages for n in range(2) for _, messages in requests_of(source.session(key(n)))]
+    assert sorted(asked, key=str) == [[last], [own]]
+
+
 def test_a_file_that_changes_while_it_is_used_ends_the_run(tmp_path: Path) -> None:
     path = lines(tmp_path, {"ts": 0, "prompt": "a", "output_tokens": 1})
     source = opened(path)
