@@ -35,8 +35,13 @@ def paths(tmp_path_factory):
 
 
 QUICK = ("one arm", "all failed", "A/A", FULL, "several")
-NAMES = tuple(
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in (*cases.CASES, FULL, "several")
+KINDS = (*cases.CASES, FULL, "several")
+NAMES = tuple(name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in KINDS)
+AXE_QUICK = ((FULL, "light"), (FULL, "dark"), ("several", "light"))
+AXE_CASES = tuple(
+    pytest.param(name, scheme, marks=() if (name, scheme) in AXE_QUICK else pytest.mark.nightly)
+    for name in KINDS
+    for scheme in ("light", "dark")
 )
 
 
@@ -82,16 +87,7 @@ def test_the_figures_drawn_are_those_of_the_verdict(browser, paths):
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm install axe-core, or AXE_CORE=…/axe.min.js")
-@pytest.mark.parametrize(
-    ("name", "scheme"),
-    [
-        (FULL, "light"),
-        (FULL, "dark"),
-        ("several", "light"),
-        *(pytest.param(name, scheme, marks=pytest.mark.nightly)
-          for name in ("one arm", "invalid", "all failed") for scheme in ("light", "dark")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "scheme"), AXE_CASES)
 def test_axe_finds_nothing_serious(browser, paths, name, scheme):
     browser.open(paths[name], width=1280, height=800, scheme=scheme)
     browser.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
