@@ -205,7 +205,7 @@ def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     assert metric.values is not None
     blocks = {level: [metric.values(found.requests.cell(c)) for c in found.of(arm, level)] for level in found.levels}
     effect = design_effect(blocks, q)
-    own = by_level(blocks, q) if found.varying else {}
+    own = by_level(blocks, q, found.confidence) if found.varying else {}
     result: dict[float, Estimate] = {}
     for level, samples in blocks.items():
         pooled = merged(samples)

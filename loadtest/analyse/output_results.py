@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from loadtest.analyse.estimates import Estimate
-
-if TYPE_CHECKING:
-    pass
 
 
 class OutputVerdict(StrEnum):

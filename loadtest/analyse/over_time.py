@@ -35,8 +35,8 @@ def instants(requests: Requests, cells: Sequence[CellRecord], scrapes: ByCell) -
 
 def _in_flight(rows: CellRows, at: Floats) -> list[int]:
     """Return how many requests were sent and had not ended at each moment."""
-    sent, ended = np.sort(rows.column("sent_s")), np.sort(rows.column("end_s"))
-    sent, ended = sent[~np.isnan(sent)], ended[~np.isnan(ended)]
+    was_sent = ~np.isnan(rows.column("sent_s"))
+    sent, ended = (np.sort(rows.column(name)[was_sent]) for name in ("sent_s", "end_s"))  # NaN is last: never ended
     return [int(n) for n in np.searchsorted(sent, at, side="right") - np.searchsorted(ended, at, side="right")]
 
 

@@ -130,14 +130,6 @@ def rank_interval(n: int, q: float, confidence: float = CONFIDENCE) -> tuple[int
     return low if low >= 1 else None, high if high <= n else None
 
 
-def upper_rank(n: int, q: float) -> int | None:
-    """Return the rank whose value is a one-sided 95 % upper bound of the q-quantile, or None."""
-    if n < 1:
-        return None
-    high = int(stats.binom.ppf(CONFIDENCE, n, q)) + 1
-    return high if high <= n else None
-
-
 def quantile_estimate(sample: Sample, q: float, design_effect: float = 1.0, confidence: float = CONFIDENCE) -> Estimate:
     """Return a quantile with its order-statistic interval; a bound that no rank gives is None.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from loadtest.analyse.held_back import mask_held_back
 from loadtest.record import CellRecord, Outcome
-from loadtest.run_folder import read_requests
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -115,11 +113,6 @@ class Requests:
             open_s=_instant(record.window_open_s),
             close_s=_instant(record.window_close_s),
         )
-
-
-def load_requests(folder: Path, cells: Sequence[CellRecord], reading_pace: float = 15.0) -> Requests:
-    """Read the requests of a run folder. Raises UsageError when there are none to read."""
-    return derive(read_requests(folder), cells, reading_pace)
 
 
 def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 15.0) -> Requests:

@@ -44,7 +44,6 @@ class Answered:
     said: str = ""  # what went wrong, in the server's words
     prompt_tokens: int | None = None
     chunk_tokens: tuple[int, ...] = ()  # empty where nobody counts
-    chunks: int = 0
     drafted: int | None = None
     accepted: int | None = None
     at_once: bool = False  # several chunks came in one piece at the end: something holds the stream back
@@ -101,7 +100,7 @@ def send(control: Control, body: bytes) -> Answered:
         raise UsageError(f"T{control.arm.where[1:]} did not answer a chat request"
                          f" ({control.without_secrets(str(error) or type(error).__name__)}).") from error  # fmt: skip
     return Answered(
-        status=200, said=control.without_secrets(said), rate_limits=limits, chunks=len(record.chunk_s),
+        status=200, said=control.without_secrets(said), rate_limits=limits,
         prompt_tokens=record.prompt_tokens if record.prompt_tokens >= 0 else None,
         chunk_tokens=tuple(record.chunk_tokens), at_once=_at_once(record.chunk_s),
         drafted=_told(record.spec_drafted), accepted=_told(record.spec_accepted),

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from loadtest.drive.alone import Answered, send
+from loadtest.drive.alone import send
 from loadtest.errors import UsageError
 from loadtest.loads import unit_of
 from loadtest.servers.arm import Arm
@@ -33,7 +33,6 @@ class Trial:
 
     refused: tuple[str, ...]
     requests: int
-    tokens: int  # of prompts and answers, as far as they were counted
     rate_limits: dict[str, float] = field(default_factory=dict)
 
 
@@ -80,11 +79,7 @@ def attempt(control: Control, model: str, generation: Generation) -> Trial:
     limits: dict[str, float] = {}
     for answer in answers:
         limits |= answer.rate_limits
-    return Trial(refused=tuple(refused), requests=len(answers), tokens=sum(map(_tokens, answers)), rate_limits=limits)
-
-
-def _tokens(answer: Answered) -> int:
-    return (answer.prompt_tokens or 0) + (sum(answer.chunk_tokens) or answer.chunks)
+    return Trial(refused=tuple(refused), requests=len(answers), rate_limits=limits)
 
 
 def accepted_counts(identity: Identity) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadtest.drive.client import Client, Clock, Endpoint
-from loadtest.drive.openai import chat_body
+from loadtest.drive.openai import CHAT_PATH, chat_body
 from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.servers.control import Arm
@@ -37,7 +37,7 @@ def probe(arm: Arm, endpoint: Endpoint, clock: Clock, generation: Generation, sa
     def send(count: str) -> Request:
         request = Request(arm=arm.name, due_s=clock.now_s())
         client = Client(endpoint, clock)
-        client.stream("/v1/chat/completions", chat_body(arm.model, MESSAGES, generation, asked, salt, count), request)
+        client.stream(CHAT_PATH, chat_body(arm.model, MESSAGES, generation, asked, salt, count), request)
         client.close()
         return request
 

@@ -12,7 +12,7 @@ from locust.user.task import DefaultTaskSet
 
 from loadtest.drive.context import CellContext, check_source
 from loadtest.drive.echo import without_echo
-from loadtest.drive.openai import body_hash, chat_body, completion_body
+from loadtest.drive.openai import CHAT_PATH, COMPLETION_PATH, body_hash, chat_body, completion_body
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S
 from loadtest.drive.punctual import sleep_until
 from loadtest.drive.standalone import context_of
@@ -159,7 +159,7 @@ class LLMUser(User):
         asked = cell.asks(self.session_key, self._turn)
         body = chat_body(cell.target.model, list(messages), generation, self._limit(max_tokens), cell.salt, asked,
                          tools, tool_choice)  # fmt: skip
-        return self._send("/v1/chat/completions", body, category, asked)
+        return self._send(CHAT_PATH, body, category, asked)
 
     def complete(self, prompt: str, *, category: str = "", max_tokens: int | None = None) -> Request:
         """Send a completion request; otherwise like `chat`."""
@@ -167,7 +167,7 @@ class LLMUser(User):
         generation = cell.experiment.generation
         asked = cell.asks(self.session_key, self._turn)
         body = completion_body(cell.target.model, prompt, generation, self._limit(max_tokens), cell.salt, asked)
-        return self._send("/v1/completions", body, category, asked)
+        return self._send(COMPLETION_PATH, body, category, asked)
 
     def _limit(self, max_tokens: int | None) -> int:
         most = self.cell.experiment.generation.max_tokens

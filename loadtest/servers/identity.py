@@ -19,7 +19,6 @@ PROBE_DIALOGUE = (
     {"role": "system", "content": "Be brief."}, {"role": "user", "content": PROBE_TEXT},
     {"role": "assistant", "content": "Some."}, {"role": "user", "content": "Thanks."},
 )  # fmt: skip
-SPEC_DRAFTS = VLLM.drafts
 IGNORED = VLLM.ignored  # settings that differ between any two processes
 # How it is known that a server speculates, or does not; the surest first.
 BY_SETTINGS, BY_COUNTERS, BY_ANSWERS = "settings", "counters", "answers to an idle server"

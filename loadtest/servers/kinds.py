@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loadtest.errors import UsageError, nearest
 from loadtest.servers import llamacpp, sglang, vllm
 from loadtest.servers.told import Told
 
@@ -105,14 +104,6 @@ OPENAI = Kind(  # a vLLM behind a gateway that rewrites the list of models may s
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (SIMULATED, VLLM, SGLANG, LLAMACPP, OPENAI)}
 
 
-def kind_named(name: str, named: str) -> str:
-    """Return the name of a kind as given. Raises UsageError, with a sentence that calls it `named`, for another."""
-    if name and name not in KINDS:
-        raise UsageError(f"{named} is {name!r}, which is no kind of server.{nearest(name, KINDS)}"
-                         f" There are {', '.join(KINDS)}.")  # fmt: skip
-    return name
-
-
 def detect(owner: str, families: Iterable[str]) -> str:
     """Return the kind of a server by who owns its model, else by the names of its metrics."""
     named = next((kind.name for kind in KINDS.values() if kind.owner and kind.owner == owner), "")
@@ -133,4 +124,4 @@ def prefixes() -> tuple[str, ...]:
 def remembers(kind: str, method: str | None) -> bool:
     """Return whether a drafter learns from earlier requests, so that acceptance may rise as a run goes on."""
     found = KINDS.get(kind)
-    return found is not None and bool(method) and any(name == str(method).lower() for name in found.remembering)
+    return found is not None and bool(method) and str(method).lower() in found.remembering

@@ -28,12 +28,15 @@ def test_one_pair_of_blocks_by_hand() -> None:
     low, high = np.linspace(0.0, 1.0, 100), np.linspace(1.5, 2.5, 100)
     blocks = [sample_of(np.concatenate([low[:60], high[:40]])), sample_of(np.concatenate([low[60:], high[40:]]))]
     assert by_level({4.0: blocks}, 0.5)[4.0] == pytest.approx(8 * (12.7062 / 1.95996) ** 2, rel=1e-4)
+    later = by_level({4.0: blocks}, 0.5, confidence=0.985)[4.0]  # t(1) and normal at 99.25 %
+    assert later == pytest.approx(8 * (42.4334 / 2.43238) ** 2, rel=1e-4)
 
 
 def test_blocks_that_agree_and_single_ones() -> None:
     same = sample_of(np.arange(100.0))
     assert by_level({4.0: [same, same]}, 0.5) == {4.0: 1.0}
     assert by_level({4.0: [same]}, 0.5) == {}
+    assert by_level({4.0: [same, same], 8.0: [same]}, 0.5) == {4.0: 1.0, 8.0: 1.0}  # the others' where it has none
     assert by_level({}, 0.5) == {}
 
 

@@ -142,7 +142,8 @@ def test_the_spread_of_pairs_by_level():
 
 
 def test_requests_in_flight_are_those_sent_and_not_ended():
-    rows = [at((0.5, 1.5), session=0), replace(at((0.5, 4.5), session=1), sent_s=101.0)]
+    unsent = request(session=2, sent_s=float("nan"), chunk_s=[], chunk_tokens=[], end_s=100.5, outcome="client_error")
+    rows = [at((0.5, 1.5), session=0), replace(at((0.5, 4.5), session=1), sent_s=101.0), unsent]
     scrapes = [
         Scrape(t_s=t, arm=BASE, cell=0, moment="sample",
                values={"vllm:num_requests_running": 1.0, "vllm:num_requests_waiting": 2.0})

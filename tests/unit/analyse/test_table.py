@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_run import cell, request, table_of
 
-from loadtest.analyse.table import derive, load_requests
+from loadtest.analyse.table import derive
 from loadtest.errors import UsageError
 from loadtest.record import REQUEST_SCHEMA, Request, RequestWriter
+from loadtest.run_folder import read_requests
 
 
 def one(row: Request, pace: float = 15.0) -> dict[str, float]:
@@ -110,9 +111,9 @@ def test_reading_a_folder(tmp_path: Path) -> None:
     writer = RequestWriter(tmp_path / "requests.arrows")
     writer.add(request())
     writer.close()
-    assert load_requests(tmp_path, [cell()]).frame["e2e_s"][0] == pytest.approx(0.25)
+    assert derive(read_requests(tmp_path), [cell()]).frame["e2e_s"][0] == pytest.approx(0.25)
     with pytest.raises(UsageError, match="is it a run folder"):
-        load_requests(tmp_path / "none", [cell()])
+        read_requests(tmp_path / "none")
 
 
 chunk_lists = st.lists(st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 6)), max_size=8), min_size=1, max_size=12)

@@ -10,12 +10,11 @@ import pytest
 from recorded_servers import RecordedServer, llamacpp, sglang, vllm
 
 from loadtest.analyse.counters import GAUGES, NAMES
-from loadtest.errors import UsageError
 from loadtest.servers.comparison import compare
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.counters import is_idle, parse_exposition
 from loadtest.servers.identity import Identity, identify
-from loadtest.servers.kinds import KINDS, Kind, detect, kind_named, remembers
+from loadtest.servers.kinds import KINDS, Kind, detect, remembers
 from loadtest.servers.vllm import read as read_vllm
 from loadtest.settings import Servers
 
@@ -189,14 +188,11 @@ def test_the_setting_knows_every_kind() -> None:
         setting.metadata["check"]("no such kind")
 
 
-def test_detection_and_names() -> None:
+def test_detection() -> None:
     assert detect("vllm", ()) == "vllm"
     assert detect("", ("llamacpp:requests_processing",)) == "llamacpp"
     assert detect("who", ("sglang:num_running_reqs",)) == "sglang"
     assert detect("", ("http_requests_total",)) == "openai"
-    assert kind_named("vllm", "arms.a.kind") == "vllm"
-    with pytest.raises(UsageError, match=r"arms\.a\.kind is 'vlm', which is no kind of server\. Did you mean `vllm`\?"):
-        kind_named("vlm", "arms.a.kind")
 
 
 @pytest.mark.parametrize(
