@@ -21,7 +21,7 @@ from loadtest.packaged import packaged
 @click.option("--arms", metavar="NAME,NAME", help="Which arms to compare.")
 @click.option("--simulated", is_flag=True, help="Use the built-in simulated pair.")
 @click.option("--world", metavar="NAME", help="World of the simulated pair (see `loadtest simulate --list`).")
-@click.option("--prompts", type=PATH, metavar="FILE", help="Prompts in Spec-Bench or MT-Bench form (JSONL).")
+@click.option("--prompts", type=PATH, metavar="FILE", help="Prompts, as published sets have them.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any setting of the .toml.")
 @click.option("--waive", multiple=True, metavar="ITEM", help="Accept this difference between the servers.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers; else only hashes and counts.")

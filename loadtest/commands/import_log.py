@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from loadtest.checks import shown
+from loadtest.commands.options import PATH
 from loadtest.errors import UsageError
 from loadtest.settings import Trace
 
-PATH = click.Path(path_type=Path)
 SETTINGS = {"start": "start_s", "length": "length_s", "keep": "keep_ratio", "speed": "speed", "jitter": "jitter_s",
             "max_input_tokens": "max_input_tokens"}  # fmt: skip
 

@@ -49,7 +49,7 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--insecure", is_flag=True, help="Do not verify TLS certificates; said on every page."),
         click.option("--simulated", is_flag=True, help="Use the built-in simulated pair."),
         click.option("--world", metavar="NAME", help="World of the simulated pair (see `loadtest simulate --list`)."),
-        click.option("--prompts", type=PATH, metavar="FILE", help="Prompts in Spec-Bench or MT-Bench form (JSONL)."),
+        click.option("--prompts", type=PATH, metavar="FILE", help="Prompts, as published sets have them."),
         click.option("--levels", metavar="N,N,…", help="Users of each level."),
         click.option("--rates", metavar="R,R,…", help="Requests/s of each level: an open load."),
         click.option("--arrivals", metavar="NAME", help="How sessions of an open load arrive: poisson, gamma, …"),

@@ -33,7 +33,7 @@ def report(folders: tuple[Path, ...], slo: Path | None, out: Path | None, quiet:
     if out is not None:
         raise UsageError("--out names the page of several runs; of one run it is report.html in the run's folder.")
     if read_run(folders[0]).get("outputs_only"):
-        sys.exit(report_outputs(folders[0], screen))
+        sys.exit(report_outputs(folders[0], screen, shown))
     sys.exit(report_run(folders[0], screen, judge(folders[0], slo_file=slo), shown))
 
 

@@ -55,8 +55,16 @@ def report_of_run(folder: Path, screen: Any, shown: Shown = Shown.ALL) -> int:
         raise RunError(str(error)) from error
 
 
-def report_outputs(folder: Path, console: Any) -> int:
-    """Judge the answers in a folder, write what they say and return the exit code."""
+def _say_result(document: Mapping[str, Any], headline: str, shown: Shown) -> None:
+    """Say on a silent screen what was asked for in place of all: the verdict, or the answer in one line."""
+    if shown is Shown.JSON:
+        print_json(document)
+    elif shown is Shown.QUIET:
+        click.echo(printable(headline))
+
+
+def report_outputs(folder: Path, console: Any, shown: Shown = Shown.ALL) -> int:
+    """Judge the answers in a folder, write what they say, print it and return the exit code."""
     from loadtest.analyse.outputs import FILE, judge_outputs
     from loadtest.analyse.verdict import outputs_as_json
     from loadtest.record import write_json
@@ -70,6 +78,7 @@ def report_outputs(folder: Path, console: Any) -> int:
     write_json(folder / "verdict.json", outputs_as_json(found))
     console.print(summary(found), markup=False)
     console.print(f"Folder: {write_whole(folder / 'summary.md', summary(found)).parent}", markup=False, soft_wrap=True)
+    _say_result(outputs_as_json(found), found.headline, shown)
     return found.exit_code
 
 
@@ -102,11 +111,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
         click.echo(f"loadtest: {printable(unwritten)}", err=True)
     for line in github.annotated(judgement) if in_actions and shown is not Shown.JSON else ():
         click.echo(line)
-    if shown is Shown.JSON:
-        print_json(as_json(judgement))
-    elif shown is Shown.QUIET:
-        gate = judgement.gate
-        click.echo(printable(gate.headline if gate else judgement.decision.headline))
+    _say_result(as_json(judgement), (judgement.gate or judgement.decision).headline, shown)
     return exit_code_of(header, judgement)
 
 

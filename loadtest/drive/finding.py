@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loadtest.drive.options import Options, section
+from loadtest.drive.options import Options, section, setting
 from loadtest.errors import UsageError
 from loadtest.experiment import with_assignments
 from loadtest.servers.control import answers
@@ -59,7 +59,7 @@ def find_servers(
 def _assigned(options: Options) -> dict[str, str]:
     """Return the URLs of `--set servers.…`, by arm."""
     words = [a for a in options.assignments if section(a) == "servers"]
-    keys = {a.partition("=")[0].strip().partition(".")[2] for a in words}
+    keys = {setting(a).partition(".")[2] for a in words}
     servers = with_assignments(Experiment(), words).servers
     urls = {"baseline": servers.baseline, "speculative": servers.speculative}
     return {name: url for name, url in urls.items() if name in keys}

@@ -42,7 +42,7 @@ def setting(assignment: str) -> str:
 
 def section(assignment: str) -> str:
     """Return the section of the setting that a `--set` names."""
-    return assignment.partition("=")[0].partition(".")[0].strip()
+    return setting(assignment).partition(".")[0].strip()
 
 
 def is_set(options: Options, name: str) -> bool:

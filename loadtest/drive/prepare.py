@@ -20,7 +20,7 @@ from loadtest.drive.choice import (
 )
 from loadtest.drive.finding import find_servers, refuse_empty
 from loadtest.drive.noise_run import read_noise_run
-from loadtest.drive.options import Options, section, setting
+from loadtest.drive.options import Options, is_set, section
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.drive.settling import settle
 from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
@@ -107,11 +107,7 @@ def _stages(prepared: Prepared) -> str:
     """Return in how many stages it is measured: a ladder that was given is kept, and one level chooses nothing."""
     options, experiment, choice = prepared.options, prepared.experiment, prepared.choice
     compares = len(choice.arms) == 2 and not choice.aa and not options.smoke and len(experiment.load.levels) > 2
-    given = (
-        options.levels is not None
-        or options.rates is not None
-        or any(setting(a) == "load.levels" for a in options.assignments)
-    )
+    given = options.levels is not None or options.rates is not None or is_set(options, "load.levels")
     given = given or bool(experiment.slo.rules or experiment.traffic.loads)  # they name the loads to be measured
     asked = experiment.plan.stages == "two" or (experiment.plan.stages == "auto" and not prepared.world and not given)
     return "two" if asked and compares else "one"

@@ -143,6 +143,22 @@ def test_quiet_is_one_line_and_json_is_one_document(golden):
     assert [run["verdict"]["decision"]["exit_code"] for run in json.loads(both.output)["runs"]] == [0, 3]
 
 
+def test_quiet_and_json_of_a_folder_of_compared_answers(golden):
+    folder = golden / "good"
+    answers = [{"arm": arm, "number": number, "hash": "a", "tokens": 3, "characters": 9, "finish_reason": "stop",
+                "error": ""} for arm, number in (("baseline", 0), ("baseline", 1), ("speculative", 0))]  # fmt: skip
+    alike = {"same": True, "token": None, "character": None, "distance": 0.0}
+    row = {"prompt": "p", "category": "chat", "answers": answers,
+           "pairs": [{"a": a, "b": b, **alike} for a, b in ((0, 1), (0, 2), (1, 2))]}  # fmt: skip
+    (folder / "outputs.jsonl").write_text(40 * (json.dumps(row) + "\n"))
+    header = json.loads((folder / "run.json").read_text()) | {"outputs_only": True}
+    (folder / "run.json").write_text(json.dumps(header))
+    machine = CliRunner().invoke(main, ["report", str(folder), "--json"])
+    assert json.loads(machine.output) == json.loads((folder / "verdict.json").read_text())
+    quiet = CliRunner().invoke(main, ["report", str(folder), "--quiet"])
+    assert quiet.output == json.loads(machine.output)["outputs"]["headline"] + "\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
