@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,13 +103,24 @@ def _began_anew(before: Scrape, after: Scrape) -> bool:
 
 
 def restarted(scrapes: Sequence[Scrape]) -> bool | None:
-    """Return whether the server was started again between two readings of a cell; None with fewer than two."""
+    """Return whether the server was started again between two readings of a cell; None with fewer than two.
+
+    Readings that overlap have no order: on a slow way the one that was asked first may be answered from later counts.
+    """
     good = sorted((s for s in scrapes if not s.error and s.values), key=lambda s: s.t_s)
     if len(good) < 2:
         return None
-    pairs = list(itertools.pairwise(good))
-    fell = any(_fell(value(a, name), value(b, name)) for a, b in pairs for name in NAMES)
-    return fell or any(_began_anew(a, b) for a, b in pairs)
+    return any(_went_back(good[:at], later) for at, later in enumerate(good))
+
+
+def _went_back(earlier: Sequence[Scrape], later: Scrape) -> bool:
+    """Return whether a reading tells of another start than the last one that had ended when it was asked for."""
+    asked_s = later.t_s - later.took_s / 2
+    ended = [s for s in earlier if s.t_s + s.took_s / 2 <= asked_s]
+    if not ended:
+        return False
+    before = max(ended, key=lambda s: s.t_s + s.took_s / 2)
+    return _began_anew(before, later) or any(_fell(value(before, name), value(later, name)) for name in NAMES)
 
 
 def _fell(before: float | None, after: float | None) -> bool:

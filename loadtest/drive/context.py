@@ -76,7 +76,7 @@ class CellContext:
         self.live = Live()
         self.failures_in_a_row = 0
         self.last_error = ""
-        self.lateness_s = array("d")  # of requests due in the window
+        self.lateness_s = array("d")  # of requests due in the window, without the opening of connections
         self._users = 0
 
     @property
@@ -129,7 +129,8 @@ class CellContext:
         opened, closed = self.phases.window_open_s, self.phases.window_close_s
         in_window = opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed)
         if in_window and math.isfinite(request.sent_s):  # one that found no connection was never sent
-            self.lateness_s.append(request.sent_s - request.due_s)
+            opening_s = request.connect_s if request.connect_s > 0 else 0.0  # the way's time, not this client's
+            self.lateness_s.append(max(0.0, request.sent_s - request.due_s - opening_s))
         self.phases.ended(request.due_s, request.end_s)
         if request.outcome == Outcome.OK:
             self.failures_in_a_row = 0

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,28 +49,19 @@ def loadtest(tmp_path: Path) -> Iterator[Starter]:
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[object]:
-    """`servers(arm, world=…)` starts a simulated server and returns it."""
+    """`servers(arm, world=…)` starts a simulated server and returns it; `within` stands before its command."""
     started: list[Server] = []
 
-    def start(arm: str, world: str = "default", log: Path | None = None) -> Server:
-        command = [
-            sys.executable,
-            "-m",
-            "loadtest.simulate",
-            "--world",
-            world,
-            "--arm",
-            arm,
-            "--port",
-            "0",
-            "--watch-stdin",
-        ]
+    def start(arm: str, world: str = "default", log: Path | None = None, *, host: str = "127.0.0.1", port: int = 0,
+              within: Sequence[str] = ()) -> Server:  # fmt: skip
+        command = [*within, sys.executable, "-m", "loadtest.simulate", "--world", world, "--arm", arm,
+                   "--host", host, "--port", str(port), "--watch-stdin"]  # fmt: skip
         if log:
             command += ["--log", str(log)]
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
-        started.append(Server(process, f"http://127.0.0.1:{ready['port']}", ready["model"]))
+        started.append(Server(process, f"http://{host}:{ready['port']}", ready["model"]))
         return started[-1]
 
     yield start

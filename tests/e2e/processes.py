@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,9 +72,9 @@ class Starter:
         self.started.append(Command(process, self.out))
         return self.started[-1]
 
-    def under(self, limit: str, *words: object, **environment: str) -> Command:
-        """Start a command under a limit of the shell, such as `ulimit -n 256`."""
-        line = f"{limit} && exec {shlex.join([sys.executable, '-m', 'loadtest', *map(str, words)])}"
+    def under(self, limit: str, *words: object, before: Sequence[str] = (), **environment: str) -> Command:
+        """Start a command under a limit of the shell, such as `ulimit -n 256`, with another command before it."""
+        line = f"{limit} && exec {shlex.join([*before, sys.executable, '-m', 'loadtest', *map(str, words)])}"
         process = subprocess.Popen(
             ["bash", "-c", line], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | environment,

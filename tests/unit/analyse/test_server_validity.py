@@ -89,6 +89,17 @@ def test_a_restart_between_two_samples_is_seen_though_the_ends_agree() -> None:
     assert restarted(scrapes[:1]) is None
 
 
+def test_readings_that_overlap_have_no_order() -> None:
+    def told(t_s: float, took_s: float, count: float) -> Scrape:
+        return Scrape(t_s=t_s, took_s=took_s, arm=SPEC, cell=1, moment="sample", values={TOKENS: count})
+
+    slow, quick = told(5.0, 4.0, 60.0), told(5.1, 0.02, 50.0)  # the slow one was answered last
+    assert restarted([slow, quick]) is False
+    assert restarted([told(1.0, 0.1, 40.0), slow, quick, told(8.0, 0.1, 70.0)]) is False
+    assert restarted([told(1.0, 0.1, 55.0), slow, quick]) is True  # the quick one is below the first, which had ended
+    assert restarted([slow, quick, told(8.0, 0.1, 58.0)]) is True
+
+
 def grown(**counters: float) -> float | None:
     names = {name.replace("__", ":", 1): value for name, value in counters.items()}
     scrapes = [Scrape(t_s=0.0, arm=SPEC, cell=1, moment="window_open", values=dict.fromkeys(names, 0.0)),
