@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,17 +22,15 @@ from loadtest.report.figures import (
 )
 from loadtest.report.view import View
 
-SHOWN = 3  # levels drawn; all stand in the table
 MOST = 14  # classes drawn
 
 
-def levels_drawn(view: View, levels: Sequence[float]) -> list[float]:
-    """Return the lowest level, the highest, and the one that the recommendation rests on."""
+def _telling(view: View, levels: Sequence[float]) -> float:
+    """Return the level that the recommendation rests on: the last one up to the limit, without one the middle one."""
     limit = view.judgement.decision.limit
-    at = limit.at.value if limit is not None and words.known(limit.at.value) else None
-    below = [level for level in levels if at is None or level <= (at or math.inf)]
-    middle = below[-1] if at is not None and below else levels[len(levels) // 2]
-    return sorted({levels[0], middle, levels[-1]})[:SHOWN]
+    at = limit.at.value if limit is not None else None
+    below = [] if at is None else [level for level in levels if level <= at]
+    return below[-1] if below else levels[len(levels) // 2]
 
 
 def by_class(view: View) -> str:
@@ -41,7 +38,7 @@ def by_class(view: View) -> str:
     known = _known(view.judgement)
     if not known or view.judgement.decision.answer in (Answer.INVALID, Answer.MEASURED):
         return ""
-    return f"By class: {_title(known, levels_drawn(view, sorted({one.level for one in known})))}."
+    return f"By class: {_title(known, _telling(view, sorted({one.level for one in known})))}."
 
 
 def _known(judgement: Judgement) -> list[ClassLevel]:
@@ -55,13 +52,14 @@ def classes(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     known = _known(judgement)
     if not known:
         return None
-    view = View(run=run, judgement=judgement)
-    drawn = levels_drawn(view, sorted({one.level for one in known}))
+    levels = sorted({one.level for one in known})
+    telling = _telling(View(run=run, judgement=judgement), levels)
+    drawn = sorted({levels[0], telling, levels[-1]})  # all stand in the table
     weight: dict[str, int] = {}
     for one in known:
         weight[one.name] = weight.get(one.name, 0) + one.requests_baseline + one.requests_candidate
     names = sorted(weight, key=lambda name: (-weight[name], name))[:MOST][::-1]
-    title = _title(known, drawn)
+    title = _title(known, telling)
     figure = canvas(title, x_title="speed-up by E2E, ratio", y_title="class of requests")
     for shift, (level, (colour, shape)) in enumerate(zip(drawn, level_colours(len(drawn)), strict=True)):
         own = {one.name: one for one in known if one.level == level}
@@ -100,9 +98,8 @@ def _row(one: ClassLevel) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _title(found: Sequence[ClassLevel], drawn: Sequence[float]) -> str:
-    """Say which classes are proven faster and slower at the level before the last one drawn, or that none is."""
-    level = drawn[len(drawn) // 2]
+def _title(found: Sequence[ClassLevel], level: float) -> str:
+    """Say which classes are proven faster and slower at a level, or that none is."""
     own = [one for one in found if one.level == level]
     ratios = {one.name: one.speedups["e2e"] for one in own}
     faster = sorted(name for name, ratio in ratios.items() if ratio.low is not None and ratio.low > 1)

@@ -24,7 +24,7 @@ from loadtest.report.figures import (
     load_title,
     series,
 )
-from loadtest.report.runs import Entry, all_levels, headline, speedups
+from loadtest.report.runs import Entry, all_levels, headline, limits, speedups
 
 LOOKS = (
     (VERMILLION, "diamond", "solid"), (GREEN, "circle", "solid"), (PURPLE, "square", "solid"), (SKY, "cross", "solid"),
@@ -65,8 +65,7 @@ def speedup_chart(found: Sequence[Entry]) -> Chart | None:
 
 def limit_chart(found: Sequence[Entry]) -> Chart | None:
     """Every run's limit with its interval."""
-    shown = [(entry, limit.at) for entry in found[:DRAWN] if (limit := entry.view.judgement.decision.limit) is not None
-             and words.known(limit.at.value)]  # fmt: skip
+    shown = [(entry, at) for entry, at in limits(found[:DRAWN]) if words.known(at.value)]
     if not shown:
         return None
     low, high = min(shown, key=lambda pair: pair[1].value or 0.0), max(shown, key=lambda pair: pair[1].value or 0.0)

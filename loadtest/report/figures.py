@@ -42,7 +42,7 @@ class Chart:
     """A figure with what a reader without eyes, colour or script needs: the finding, a description, the figures."""
 
     key: str
-    part: str  # one of PARTS
+    part: str  # one of PARTS; on the page of several runs `runs`
     figure: go.Figure
     alt: str
     note: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtest import loads
-from loadtest.analyse.estimates import Crossing
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.errors import UsageError
 from loadtest.report import header, vocabulary, words
@@ -55,21 +55,26 @@ def unit_of(runs: Sequence[tuple[str, Mapping[str, Any], Judgement]]) -> str:
     return next(iter(units), loads.USERS)
 
 
-def headline(found: Sequence[Entry]) -> str:
-    """Return which run's limit is highest, and whether its interval is clear of the others'."""
-    limits = [
+def limits(found: Sequence[Entry]) -> list[tuple[Entry, Estimate]]:
+    """Return the runs that pay up to a load, with that load."""
+    return [
         (entry, limit.at) for entry in found
         if (limit := entry.view.judgement.decision.limit) is not None and limit.form is Crossing.PAYS_UP_TO
         and entry.view.judgement.decision.answer is Answer.PAYS_UP_TO
     ]  # fmt: skip
-    settled = [(entry, at) for entry, at in limits if words.known(at.value)]
+
+
+def headline(found: Sequence[Entry]) -> str:
+    """Return which run's limit is highest, and whether its interval is clear of the others'."""
+    limited = limits(found)
+    settled = [(entry, at) for entry, at in limited if words.known(at.value)]
     everywhere = [e.name for e in found if e.view.judgement.decision.answer is Answer.PAYS_EVERYWHERE]
     if everywhere:
         return f"{', '.join(everywhere)} pays at every tested load"
     if not settled:
         return "no run settled a load up to which speculation pays"
     best, at = max(settled, key=lambda pair: pair[1].value or 0.0)
-    others = [other for entry, other in limits if entry is not best]
+    others = [other for entry, other in limited if entry is not best]
     said = f"the limit is highest with {best.name}, {words.of_loads(at)}"
     if not others:
         return said

@@ -62,16 +62,16 @@ def _without_guards(view: View) -> list[Row]:
 
 def tails(view: View) -> Table:
     """Return the percentiles of both servers against each other, and how many requests each claim needs."""
-    found = view.judgement.findings.tails if view.judgement.findings else ()
+    every = view.judgement.findings.tails if view.judgement.findings else ()
+    found = [one for one in every if one.metric in TAILS and words.known(one.speedup.value)]
+    found.sort(key=lambda one: (TAILS.index(one.metric), one.level, one.statistic))
     rows = tuple(
         (words.level(one.level), vocabulary.metric(one.metric).short, one.statistic,
          words.time(view.tail(view.baseline, one.level, one.metric, one.statistic).value),
          words.time(view.tail(view.candidate or "", one.level, one.metric, one.statistic).value),
          words.interval(one.speedup, words.ratio), words.interval(one.difference_s, words.signed_time),
          words.count(one.requests), words.count(one.requests_needed))
-        for one in sorted(found, key=lambda one: (TAILS.index(one.metric), one.level, one.statistic)
-                          if one.metric in TAILS else (len(TAILS), one.level, one.statistic))
-        if one.metric in TAILS and words.known(one.speedup.value)
+        for one in found
     )  # fmt: skip
     columns = ("load", "metric", "percentile", "baseline", "candidate", "speed-up, 95 %", "difference, 95 %",
                "requests", "requests for an interval")  # fmt: skip

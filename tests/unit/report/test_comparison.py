@@ -12,7 +12,7 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Answer
 from loadtest.cli import main
 from loadtest.errors import UsageError
-from loadtest.report.charts_runs import CHARTS
+from loadtest.report.charts_runs import CHARTS, limit_chart
 from loadtest.report.comparison import comparison
 from loadtest.report.runs import differences, entries, headline
 
@@ -71,6 +71,7 @@ def test_an_invalid_run_wins_nothing():
         ("b", method("y", 1), with_limit(90, 80, 99, Answer.INVALID)),
     ]
     assert headline(entries(runs)) == "the limit is highest with x, k = 1, 37 [33, 42] users"
+    assert [row[0] for row in limit_chart(entries(runs)).rows] == ["x, k = 1"]
 
 
 def test_the_page_of_several_runs_has_its_charts_tables_and_commands():

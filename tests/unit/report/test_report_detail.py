@@ -125,6 +125,14 @@ def test_of_many_levels_the_lowest_the_limits_and_the_highest_are_drawn_by_class
     assert found.rows[-1][:4] == ("64 users", "rag", "40", "41")
 
 
+def test_what_is_said_by_class_is_said_of_the_level_that_the_recommendation_rests_on():
+    full = example.full()
+    for at, level in ((1.5, "1 user"), (37.0, "32 users"), (90.0, "64 users"), (None, "8 users")):
+        limit = dataclasses.replace(full.decision.limit, at=Estimate(value=at))
+        low = dataclasses.replace(full, decision=dataclasses.replace(full.decision, limit=limit))
+        assert chart("classes", low).title.startswith(f"At {level} "), at
+
+
 def test_the_run_over_time_marks_its_cells_and_breaks_between_them():
     found = chart("over_time")
     by_axis = {trace.yaxis for trace in found.figure.data}
