@@ -135,6 +135,7 @@ CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     int: (is_count, "a whole number"),
     float: (is_number, "a finite number"),
     str: (is_text, "text"),
+    bool: (is_flag, "true or false"),
     float | None: (or_null(is_number), "a finite number or null"),
     dict[str, float]: (is_table_of(is_number), "an object of finite numbers"),
     list[float]: (is_list_of(is_number), "a list of finite numbers"),

@@ -8,6 +8,7 @@ A run folder holds
     server.jsonl      one line per scrape of a server's counters
     requests.arrows   Arrow IPC stream, one row per request, appended while running (requests-2.arrows, … when resumed)
     requests.parquet  the same rows, written at the end
+    texts.jsonl       with outputs.keep_text: prompt and answer of the slowest requests of each cell
 
 Times are float seconds on the run's monotonic clock, 0 at the run's start; wall-clock time stands once, in run.json.
 The format is versioned by SCHEMA_VERSION and documented in reports/README.md; run_folder.py reads it back.
@@ -231,12 +232,29 @@ def finite(value: Any) -> Any:
     return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptText:
+    """Prompt and answer of one request, kept since that was asked for; no verdict rests on it."""
+
+    cell: int
+    arm: str
+    session: int
+    turn: int
+    prompt: str
+    answer: str
+    answer_cut: bool = False  # more came than was listened to
+
+
+TEXTS = "texts.jsonl"
+PRIVATE = 0o600  # mode of files that hold people's words
+
+
 class LineWriter:
     """Append JSON objects to a file, one per line, each flushed to the operating system at once."""
 
-    def __init__(self, path: Path) -> None:
-        """Open `path` for appending."""
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, mode: int = 0o666) -> None:
+        """Open `path` for appending; a new file gets `mode`, less what the umask takes."""
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode), "a", encoding="utf-8")
 
     def write(self, row: Any) -> None:
         """Write one dataclass instance or mapping."""

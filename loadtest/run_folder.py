@@ -24,7 +24,17 @@ from loadtest.reading import (
     refuse_special,
     row_of,
 )
-from loadtest.record import ADDED, REQUEST_SCHEMA, SCHEMA_VERSION, STREAM_SCHEMA, CellRecord, PlannedCell, Scrape
+from loadtest.record import (
+    ADDED,
+    REQUEST_SCHEMA,
+    SCHEMA_VERSION,
+    STREAM_SCHEMA,
+    TEXTS,
+    CellRecord,
+    KeptText,
+    PlannedCell,
+    Scrape,
+)
 
 
 def read_requests(folder: Path) -> pa.Table:
@@ -161,6 +171,11 @@ def _check_place(cell: CellRecord | PlannedCell, where: str) -> None:
 def read_scrapes(folder: Path) -> list[Scrape]:
     """Read server.jsonl. Raises UsageError for a value that no run writes."""
     return [row_of(Scrape, row, where) for where, row in numbered_lines(folder / "server.jsonl")]
+
+
+def read_texts(folder: Path) -> list[KeptText]:
+    """Read the kept prompts and answers; none where none was kept. Raises UsageError for a value that no run writes."""
+    return [row_of(KeptText, row, where) for where, row in numbered_lines(folder / TEXTS)]
 
 
 def read_run(folder: Path) -> dict[str, Any]:

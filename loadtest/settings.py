@@ -233,7 +233,10 @@ class Outputs:
     margin: float = key(
         0.10, number(0, 1, above=0), "share of answers that may differ beyond the baseline's own and count as the same"
     )
-    keep_text: bool = key(False, flag, "keep the answers themselves; else only hashes and counts")
+    keep_text: bool = key(
+        False, flag, "keep text: the answers compared, and of each cell's slowest requests prompt and answer, which the"
+        " page shows; else only hashes and counts"
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

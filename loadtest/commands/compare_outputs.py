@@ -26,7 +26,7 @@ from loadtest.packaged import packaged
 @click.option("--waive", multiple=True, metavar="ITEM", help="Accept this difference between the servers.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers; else only hashes and counts.")
 @click.option("--out", type=PATH, default=Path("reports"), show_default=True, help="Folder that receives the folder.")
-def compare_outputs(scenario: Path | None, keep_text: bool, **given: Any) -> None:
+def compare_outputs(scenario: Path | None, **given: Any) -> None:
     """Ask both servers the same prompts, one by one, and say whether they answer alike.
 
     The baseline is asked twice: how far its answers differ from each other is the yardstick. Exit codes: 0 as like as
@@ -37,8 +37,6 @@ def compare_outputs(scenario: Path | None, keep_text: bool, **given: Any) -> Non
     from loadtest.report.progress import Progress
     from loadtest.report.screen import Screen
 
-    if keep_text:
-        given["assignments"] = (*given["assignments"], "outputs.keep_text=true")
     given["waive"] = tuple(given["waive"])
     prepared = prepared_from(scenario=scenario or packaged() / "scenarios" / "chat.py", **given)
     screen = Screen(highlight=False)

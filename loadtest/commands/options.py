@@ -24,6 +24,9 @@ REPLACED = {  # Locust's options, and what stands in their place
 }
 
 
+FLAGS = {"insecure": "servers.insecure", "keep_text": "outputs.keep_text"}  # options that are settings
+
+
 def _say_what_replaces(_: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
         raise UsageError(f"{', '.join(parameter.opts)} is an option of Locust, which has no place in a comparison:"
@@ -77,6 +80,5 @@ def prepared_from(**given: Any) -> Any:
     if given["scenario"] is None:
         raise UsageError("Give a scenario, such as scenarios/chat.py (or --resume RUN to go on with a run).")
     given["assignments"] = tuple(given["assignments"])
-    if given.pop("insecure", False):
-        given["assignments"] += ("servers.insecure=true",)
+    given["assignments"] += tuple(f"{setting}=true" for flag, setting in FLAGS.items() if given.pop(flag, False))
     return prepare(Options(command=shlex.join(["loadtest", *sys.argv[1:]]), **given))

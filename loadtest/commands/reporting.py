@@ -92,7 +92,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
     from loadtest.report.markdown import write_summary
     from loadtest.report.page import write_page
     from loadtest.report.terminal import print_summary
-    from loadtest.run_folder import read_run
+    from loadtest.run_folder import read_run, read_texts
 
     header, judgement = read_run(folder), judgement or judge(folder)
     try:
@@ -101,7 +101,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
         raise UsageError(f"{folder / 'verdict.json'} cannot be written: {error.strerror}.") from error
     summary = write_summary(folder, header, judgement).read_text(encoding="utf-8")
     write_junit(folder, header, judgement)
-    page = write_page(folder, header, judgement)
+    page = write_page(folder, header, judgement, read_texts(folder))
     in_actions = github.in_actions(os.environ)
     before, after = github.quiet_commands() if in_actions else ("", "")
     console.print(before, markup=False, end="\n" if before else "")

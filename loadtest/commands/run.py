@@ -29,6 +29,7 @@ from loadtest.errors import UsageError
 @click.option(
     "--waive", multiple=True, metavar="ITEM", help="Accept this difference between the servers; shown on the page."
 )
+@click.option("--keep-text", is_flag=True, help="Keep prompts and answers of the slowest requests; shown on the page.")
 @click.option("--yes", is_flag=True, help="Load servers on the public internet: they are yours, and it is paid for.")
 @click.option(
     "--metrics-port",

@@ -192,8 +192,7 @@ class CellRun:
 
     def keep(self, request: Request) -> None:
         """Note a finished request for the cell's own evidence."""
-        opened, closed = self.context.phases.window_open_s, self.context.phases.window_close_s
-        if opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed):
+        if self.context.in_window(request):
             self._streams.add(request)
 
     def _record(self, order: int, started_s: float, idle_wait_s: float) -> CellRecord:

@@ -35,17 +35,19 @@ class Client:
         body: bytes,
         record: Request,
         on_first: Callable[[], object] | None = None,
+        hear: Callable[[bytes], None] | None = None,
     ) -> None:
         """POST `body` to `path` and fill `record` from sending to the end of the answer; returns when it is over.
 
-        `on_first` is called once when the first chunk has come, in the hub: it must not wait. A kill or a timeout of
+        `on_first` is called once when the first chunk has come, and `hear` with the data of each event, in the hub:
+        they must not wait. A kill or a timeout of
         the greenlet closes the connection, marks the record cancelled and is raised again.
         """
         if self._busy:
             raise RuntimeError("a client runs one request at a time")
         self._busy = True
         try:
-            self._stream(self._endpoint.request(path, body), record, on_first)
+            self._stream(self._endpoint.request(path, body), record, on_first, hear)
         except Failure as failure:
             record.outcome, record.error = failure.outcome.value, failure.text
             record.end_s = self._clock.now_s()
@@ -66,18 +68,18 @@ class Client:
         if connection is not None:
             connection.close()
 
-    def _stream(self, request: bytes, record: Request, on_first: Callable[[], object] | None) -> None:
+    def _stream(self, request: bytes, record: Request, on_first: Callable[[], object] | None,
+                hear: Callable[[bytes], None] | None) -> None:  # fmt: skip
         connection = self._pooled() or self._opened(record)
-        if self._exchange(connection, request, record, on_first):
+        if self._exchange(connection, request, record, on_first, hear):
             record.reconnected = True
             record.end_s = float("nan")
-            self._exchange(self._opened(record), request, record, on_first)
+            self._exchange(self._opened(record), request, record, on_first, hear)
 
-    def _exchange(
-        self, connection: Connection, request: bytes, record: Request, on_first: Callable[[], object] | None
-    ) -> bool:
+    def _exchange(self, connection: Connection, request: bytes, record: Request, on_first: Callable[[], object] | None,
+                  hear: Callable[[bytes], None] | None) -> bool:  # fmt: skip
         """Run the request on `connection`; True when a reused connection ended before any byte of an answer."""
-        exchange = Exchange(connection, record, self._clock, self._endpoint.limits, on_first)
+        exchange = Exchange(connection, record, self._clock, self._endpoint.limits, on_first, hear)
         exchange.run(request)
         self._endpoint.note_answer(exchange.model, exchange.oddities)
         lost = exchange.lost and connection.used

@@ -14,6 +14,7 @@ from loadtest.drive.asking import NOBODY, is_sampled
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.drive.phases import Phase, Phases
 from loadtest.drive.plan import Cell
+from loadtest.drive.texts import Texts
 from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.settings import Experiment
@@ -62,13 +63,14 @@ class CellContext:
     def __init__(
         self, *, experiment: Experiment, target: Target, cell: Cell, clock: Clock, phases: Phases, stagger_s: float,
         salt: str, source: SessionSource | None, keep: Callable[[Request], None], opened: Opened | None = None,
+        texts: Texts | None = None,
     ) -> None:  # fmt: skip
         """Make the context; `source` replaces the scenario's own sessions, `keep` is given every finished request.
 
-        `opened` is there in an open load, whose users are sessions that arrive.
+        `opened` is there in an open load, whose users are sessions that arrive; `texts` where text is kept.
         """
         self.experiment, self.target, self.cell, self.clock, self.phases = experiment, target, cell, clock, phases
-        self.source, self._keep = source, keep
+        self.source, self._keep, self.texts = source, keep, texts
         self.salt = salt if target.salted and experiment.servers.cache == "salt" else None
         self.stagger_s = stagger_s
         self.opened = opened
@@ -124,11 +126,14 @@ class CellContext:
         request.error = f"not sent: {self.opened.most} requests were in flight (load.max_in_flight)"
         return True
 
+    def in_window(self, request: Request) -> bool:
+        """Return whether a request that has ended was due in the window."""
+        opened, closed = self.phases.window_open_s, self.phases.window_close_s
+        return opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed)
+
     def ended(self, request: Request) -> None:
         """A request ended: it is counted and kept."""
-        opened, closed = self.phases.window_open_s, self.phases.window_close_s
-        in_window = opened is not None and request.due_s >= opened and (closed is None or request.due_s < closed)
-        if in_window and math.isfinite(request.sent_s):  # one that found no connection was never sent
+        if self.in_window(request) and math.isfinite(request.sent_s):  # one that found no connection was never sent
             opening_s = request.connect_s if request.connect_s > 0 else 0.0  # the way's time, not this client's
             self.lateness_s.append(max(0.0, request.sent_s - request.due_s - opening_s))
         self.phases.ended(request.due_s, request.end_s)

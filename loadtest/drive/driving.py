@@ -48,15 +48,19 @@ class Driving:
             if run is not None:
                 run.keep(request)
 
+        texts = records.texts() if cell.cell >= 0 else None  # cells that are not of the plan have numbers below 0
         opened = self._opened(cell, experiment) if experiment.load.kind == "open" else None
         context = CellContext(
             experiment=experiment, target=target, cell=cell, clock=self._clock, stagger_s=self.stagger_s,
             phases=Phases(experiment.window, cell.users, self._clock.now_s(), self.stagger_s), source=self.prompts,
             salt=f"{self._job.run_id}-{cell.cell}", keep=keep_request, opened=opened,
+            texts=texts,
         )  # fmt: skip
         run = CellRun(context=context, user_class=self._user_class, control=control, switches=self._switches,
                       keep_scrape=records.scraped, tell=self._tell)  # fmt: skip
         record = run.run(max(0, cell.cell), waited_s)
+        if texts is not None:
+            records.writing(records.keep_texts, texts.rows(target.endpoint.without_secrets))
         if self._switches.unwritten is not None:
             raise self._switches.unwritten
         return record

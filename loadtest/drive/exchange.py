@@ -32,8 +32,8 @@ class Exchange:
     """Runs one request over a connection and fills its record; `lost` tells that not one byte of an answer came."""
 
     __slots__ = (
-        "_answered", "_clock", "_connection", "_deltas", "_headed", "_kernel_reads", "_lag_ns", "_left", "_limits",
-        "_on_first", "_origin_ns", "_over", "_record", "_reply", "_sent_s", "_settled", "_splitter", "_text",
+        "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_kernel_reads", "_lag_ns", "_left",
+        "_limits", "_on_first", "_origin_ns", "_over", "_record", "_reply", "_sent_s", "_settled", "_splitter", "_text",
         "_total_until_s", "_user_reads", "_waiter", "crash", "lost",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Exchange:
         clock: Clock,
         limits: Limits,
         on_first: Callable[[], object] | None,
+        hear: Callable[[bytes], None] | None = None,
     ) -> None:
         self._connection = connection
         self._record = record
@@ -51,6 +52,7 @@ class Exchange:
         self._origin_ns = clock.origin_ns
         self._limits = limits
         self._on_first = on_first
+        self._hear = hear
         self._reply = Reply()
         self._splitter = EventSplitter()
         self._deltas = Deltas(record)
@@ -209,13 +211,15 @@ class Exchange:
         if self._text is not None or self._settled:
             self._take_text(at_s)
             return
-        chunks, deltas, feed = self._record.chunk_s, self._deltas, self._splitter.feed
+        chunks, deltas, feed, hear = self._record.chunk_s, self._deltas, self._splitter.feed, self._hear
         before = len(chunks)
         try:
             for piece in pieces:
                 self._left -= len(piece)
                 for name, data in feed(piece):
                     deltas.take(name, data, at_s)
+                    if hear is not None:
+                        hear(data)
                     if deltas.done:  # what follows is not read
                         self._take_done(at_s)
                         return

@@ -19,7 +19,7 @@ import orjson
 from loadtest.drive.answers import Answered, compared, read_answer
 from loadtest.drive.openai import CHAT_PATH, chat_body
 from loadtest.errors import LoadtestError, UsageError
-from loadtest.record import LineWriter
+from loadtest.record import PRIVATE, LineWriter
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.identity import Identity
@@ -148,8 +148,8 @@ class Collector:
 
     def _write(self) -> None:
         """Write one line for each prompt, the baseline's answers first."""
-        writer = LineWriter(self._path)
         keep = self._experiment.outputs.keep_text
+        writer = LineWriter(self._path, PRIVATE) if keep else LineWriter(self._path)
         for place, asked in enumerate(self._asked):
             answers = [answer for arm in self._arms for answer in self._answers[arm][place]]
             writer.write({"prompt": asked.name, "category": asked.category, **compared(answers, keep_text=keep)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gevent
@@ -10,8 +10,19 @@ import gevent
 from loadtest.drive.cell import Switches
 from loadtest.drive.job import Job
 from loadtest.drive.same_bodies import SameBodies
+from loadtest.drive.texts import Texts
 from loadtest.loads import unit_of
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, Scrape, stream_name
+from loadtest.record import (
+    PRIVATE,
+    TEXTS,
+    CellRecord,
+    KeptText,
+    LineWriter,
+    Request,
+    RequestWriter,
+    Scrape,
+    stream_name,
+)
 
 FLUSH_EVERY_S = 0.5
 
@@ -27,6 +38,7 @@ class Records:
         self._keep = SameBodies(self._requests.add, unit_of(job.experiment.load)).keep if paired else self._requests.add
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
+        self._texts = LineWriter(job.folder / TEXTS, PRIVATE) if job.experiment.outputs.keep_text else None
         self._flusher = gevent.spawn(self._flush)
 
     def _flush(self) -> None:
@@ -51,6 +63,16 @@ class Records:
         """Keep a reading of a server's counters."""
         self._scrapes.write(scrape)
 
+    def texts(self) -> Texts | None:
+        """Return what chooses the texts of a cell that begins; None where no text is kept."""
+        return Texts() if self._texts is not None else None
+
+    def keep_texts(self, rows: Sequence[KeptText]) -> None:
+        """Write what was chosen of a cell's texts."""
+        if self._texts is not None:
+            for row in rows:
+                self._texts.write(row)
+
     def ended(self, cell: CellRecord) -> None:
         """Keep a cell, after all of its requests."""
         self._requests.flush()
@@ -62,3 +84,5 @@ class Records:
         self._requests.close()
         self._cells.close()
         self._scrapes.close()
+        if self._texts is not None:
+            self._texts.close()

@@ -23,7 +23,7 @@ from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document
 from loadtest.reading import numbered_lines
-from loadtest.record import CellRecord, LineWriter
+from loadtest.record import TEXTS, CellRecord, LineWriter
 from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
 from loadtest.servers.identity import Identity
 
@@ -178,7 +178,7 @@ def clear_away(run: Resumed) -> None:
     folder, whole = run.folder, run.whole
     if any(folder.glob("requests*.arrows")) or (folder / "requests.parquet").exists():
         finish_requests(folder, whole)
-    for name in ("cells.jsonl", "server.jsonl"):
+    for name in ("cells.jsonl", "server.jsonl", TEXTS):
         _keep_lines(folder / name, whole)
 
 
@@ -196,7 +196,7 @@ def _keep_lines(path: Path, whole: frozenset[int]) -> None:
         return
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
-    writer = LineWriter(part)
+    writer = LineWriter(part, path.stat().st_mode & 0o777)
     for _, row in numbered_lines(path):
         if row.get("cell") in whole:
             writer.write(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from locust import User, constant
@@ -16,6 +16,7 @@ from loadtest.drive.openai import CHAT_PATH, COMPLETION_PATH, body_hash, chat_bo
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S
 from loadtest.drive.punctual import sleep_until
 from loadtest.drive.standalone import context_of
+from loadtest.drive.texts import Heard
 from loadtest.record import Outcome, Request
 from loadtest.workload.sessions import Session, SessionKey, SessionSource, requests_of
 
@@ -190,27 +191,30 @@ class LLMUser(User):
         )  # fmt: skip
         self._turn += 1
         cell.due(request)
+        heard = Heard() if cell.texts is not None else None
         try:
-            self._stream(path, body, request)
+            self._stream(path, body, request, None if heard is None else heard.take)
         finally:  # a killed user's request is kept too, as cancelled
             if request.end_s != request.end_s:
                 request.end_s = cell.clock.now_s()
             if request.error and cell.source is not None:  # somebody's own text, which stays out of records
                 request.error = without_echo(request.error, body)
             cell.ended(request)
+            if cell.texts is not None and heard is not None and cell.in_window(request):
+                cell.texts.consider(request, body, heard)
         self._ready_s = request.end_s
         if request.outcome != Outcome.OK and cell.opened is None:  # arrivals do not wait for anyone
             self._pause_s = PAUSE_AFTER_FAILURE_S
         return request
 
-    def _stream(self, path: str, body: bytes, request: Request) -> None:
+    def _stream(self, path: str, body: bytes, request: Request, hear: Callable[[bytes], None] | None) -> None:
         """Send a request on the user's own connection, or in an open load on one of the cell's."""
         if self._client is not None:
-            self._client.stream(path, body, request)
+            self._client.stream(path, body, request, hear=hear)
         elif self.cell.opened is not None and not self.cell.turns_away(request):
             client = self.cell.opened.take(self.cell.new_client)
             try:
-                client.stream(path, body, request)
+                client.stream(path, body, request, hear=hear)
             finally:
                 self.cell.opened.give_back(client)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loadtest import loads
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, header, outputs, tables, tables_detail, vocabulary, words
+from loadtest.record import KeptText
+from loadtest.report import answer, header, outputs, tables, tables_detail, texts, vocabulary, words
 from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
 from loadtest.report.document import document
@@ -24,17 +25,25 @@ TONES = {
 }  # fmt: skip
 
 
-def write_page(folder: Path, run: Mapping[str, Any], judgement: Judgement) -> Path:
-    """Write report.html into the run's folder, whole or not at all; return its path."""
-    return write_whole(folder / NAME, page(run, judgement))
+def write_page(folder: Path, run: Mapping[str, Any], judgement: Judgement, kept: Sequence[KeptText] = ()) -> Path:
+    """Write report.html into the run's folder, whole or not at all; return its path.
+
+    With `kept` texts of prompts and answers only its owner may read it.
+    """
+    return write_whole(folder / NAME, page(run, judgement, kept), private=bool(kept))
 
 
 @words.in_its_unit
-def page(run: Mapping[str, Any], judgement: Judgement) -> str:
+def page(run: Mapping[str, Any], judgement: Judgement, kept: Sequence[KeptText] = ()) -> str:
     """Return the page's text: the same for the same run, under 6 MB, with no reference to anything outside it."""
     view = View(run=run, judgement=judgement)
     charts = [chart for chart in (draw(run, judgement) for draw in CHARTS) if chart is not None]
-    return document("page.html.j2", {"charts": _by_part(charts), **_answer(view), **_tables(view)}, charts)
+    return document("page.html.j2", {"charts": _by_part(charts), **_answer(view), **_tables(view),
+                                      **_texts(view, kept)}, charts)  # fmt: skip
+
+
+def _texts(view: View, kept: Sequence[KeptText]) -> dict[str, Any]:
+    return {"texts": texts.said(view, kept), "texts_kept": texts.kept(view)}
 
 
 def _answer(view: View) -> dict[str, Any]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadtest.errors import UsageError
+from loadtest.record import PRIVATE
 
 
-def write_whole(path: Path, text: str) -> Path:
-    """Write text beside a file, put it in its place, and return its path. Raises UsageError when that cannot be."""
+def write_whole(path: Path, text: str, *, private: bool = False) -> Path:
+    """Write text beside a file, put it in its place, and return its path. Raises UsageError when that cannot be.
+
+    A private file is readable by its owner alone, whatever the umask.
+    """
     part = path.with_name(path.name + ".part")
     try:
+        if private:
+            part.unlink(missing_ok=True)
+            part.touch(PRIVATE)
         part.write_bytes(text.encode())
         part.replace(path)
     except OSError as error:

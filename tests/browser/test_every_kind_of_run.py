@@ -29,7 +29,7 @@ def paths(tmp_path_factory):
         (folder / name.replace("/", "")).mkdir()
         found[name] = write_page(folder / name.replace("/", ""), *cases.case(name))
     (folder / FULL).mkdir()
-    found[FULL] = write_page(folder / FULL, example.run(), example.full())
+    found[FULL] = write_page(folder / FULL, example.keeping(), example.full(), example.texts())
     found["several"] = write_comparison(folder / "several.html", cases.several())
     return found
 

@@ -62,6 +62,7 @@ def rows_of(command: Command) -> list[dict[str, Any]]:
     assert json.loads((command.folder / "run.json").read_text())["status"] == "complete", command.text
     rows: list[dict[str, Any]] = pq.read_table(command.folder / "requests.parquet").to_pylist()
     assert {row["outcome"] for row in rows} == {"ok"}
+    assert not (command.folder / "texts.jsonl").exists(), "text is kept only where that is asked for"
     bodies: dict[tuple[int, int], dict[str, str]] = {}
     for row in rows:
         bodies.setdefault((row["session"], row["turn"]), {})[row["arm"]] = row["body_hash"]

@@ -23,6 +23,7 @@ from loadtest.analyse.results import (
     Tail,
     Why,
 )
+from loadtest.record import KeptText
 
 LEVELS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 BLOCKS = 6
@@ -289,6 +290,23 @@ def run(**changes: Any) -> dict[str, Any]:
         "calibration": {"users": 64, "lateness_p99_s": 0.0009, "client_cpu_ratio": 0.34},
     }
     return header | changes
+
+
+def keeping() -> dict[str, Any]:
+    """Return the header of a run that was told to keep text."""
+    header = run()
+    header["experiment"]["outputs"] = {"keep_text": True}
+    return header
+
+
+def texts(prompt: str = "Where is order 17?", answer: str = "It left\nMonday.") -> list[KeptText]:
+    """Return the texts of the slow requests of `full`."""
+    found = full().detail
+    assert found is not None
+    return [
+        KeptText(cell=one.cell, arm=one.arm, session=one.session, turn=one.turn, prompt=prompt, answer=answer)
+        for one in found.slowest
+    ]
 
 
 def one_arm() -> Judgement:
