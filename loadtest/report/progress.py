@@ -10,7 +10,9 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from loadtest.report import words
@@ -21,12 +23,25 @@ WAIT_LINES_S = 20.0  # between two lines on a server that is awaited, where ther
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The last figures of an arm."""
+    """The last figures of an arm in its latest cell: those of its window, once there is one, as load ebbs after it."""
 
+    at: str = ""  # level and block
+    over: bool = False
+    in_window: bool = False
     tokens_per_s: float | None = None
     ttft_p50_s: float | None = None
     in_flight: int = 0
     errors: int = 0
+
+    def take(self, tick: Mapping[str, Any]) -> None:
+        """Take the figures of a tick of its cell."""
+        now_in_window = tick.get("phase") == "window"
+        self.errors = int(tick.get("errors") or 0)
+        if self.in_window and not now_in_window:
+            return
+        self.in_window = now_in_window
+        self.tokens_per_s, self.ttft_p50_s = tick.get("tokens_per_s"), tick.get("ttft_p50_s")
+        self.in_flight = int(tick.get("in_flight") or 0)
 
     @property
     def text(self) -> str:
@@ -35,6 +50,20 @@ class Reading:
             f"{words.whole(self.tokens_per_s)} tokens/s, TTFT p50 {words.time(self.ttft_p50_s)},"
             f" {self.in_flight} in flight, {self.errors} error{'' if self.errors == 1 else 's'}"
         )
+
+    @property
+    def column(self) -> tuple[str, ...]:
+        """The same by ROWS."""
+        return (
+            self.at + ("" if self.over else ", now"),
+            words.whole(self.tokens_per_s),
+            words.time(self.ttft_p50_s),
+            str(self.in_flight),
+            str(self.errors),
+        )
+
+
+ROWS = ("", "tokens/s", "TTFT p50", "in flight", "errors")
 
 
 class Progress:
@@ -49,7 +78,9 @@ class Progress:
         self._waiting, self._waited_s = "", 0.0  # for a server's health: what is said of it, and when it last was
         self._done = 0
         self._began_s: float | None = None
-        self._live = Live(console=console, get_renderable=self.view, transient=True) if console.is_terminal else None
+        # Rich takes a pipe for a terminal where FORCE_COLOR is set; a view that moves the cursor belongs on neither.
+        live = console.is_interactive and console.file.isatty()
+        self._live = Live(console=console, get_renderable=self.view, transient=True) if live else None
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -128,22 +159,20 @@ class Progress:
         self._cell, self._phase = event, ""
         if self._began_s is None:
             self._began_s = self._now()
-        self._readings[self._arm] = Reading()
+        self._readings[self._arm] = Reading(at=f"{words.level_of(event)}, block {int(event.get('block') or 0) + 1}")
 
     def _on_tick(self, event: Mapping[str, Any]) -> None:
         self._phase = str(event.get("phase", ""))
         if not self._cell:
             return  # the calibration ticks as well
-        self._readings[self._arm] = Reading(
-            tokens_per_s=event.get("tokens_per_s"), ttft_p50_s=event.get("ttft_p50_s"),
-            in_flight=int(event.get("in_flight") or 0), errors=int(event.get("errors") or 0),
-        )  # fmt: skip
+        self._readings.setdefault(self._arm, Reading()).take(event)
 
     def _on_end(self, event: Mapping[str, Any]) -> None:
         self._done += 1
+        self._readings.setdefault(self._arm, Reading()).over = True
         state, reason = str(event.get("state", "complete")), words.plain(event.get("reason", ""), 300)
         if self._live is None or state != "complete":
-            figures = self._readings.get(self._arm, Reading()).text
+            figures = self._readings[self._arm].text
             said = figures if state == "complete" else f"{words.plain(state)}: {reason}"
             self._say("; ".join(part for part in (f"{self._where}: {said}", self.left) if part))
 
@@ -179,5 +208,15 @@ class Progress:
         if not self._cell:
             return Text("starting …")
         head = ", ".join(part for part in (self._where, self._phase, self.left) if part)
-        lines = [Text(f"{arm}: {reading.text}") for arm, reading in self._readings.items()]
-        return Group(ProgressBar(total=max(1, self._total), completed=self._done, width=60), Text(head), *lines)
+        bar = ProgressBar(total=max(1, self._total), completed=self._done, width=60)  # by itself it ends no line
+        return Group(Padding(bar, 0), Text(head), self._arms())
+
+    def _arms(self) -> Table:
+        """Return the arms side by side, the baseline at the left: each in its latest cell."""
+        table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+        table.add_column("", no_wrap=True)
+        for arm in (arms := sorted(self._readings, key=lambda name: name != "baseline")):
+            table.add_column(Text(arm), justify="right", no_wrap=True)
+        for row in zip(ROWS, *(self._readings[arm].column for arm in arms), strict=True):
+            table.add_row(*map(Text, row))
+        return table

@@ -148,28 +148,6 @@ def test_progress_says_why_a_cell_was_given_up():
     assert "cell 1 of 4, baseline, 16 users, block 2: aborted: the server\ufffd[2J was busy" in out.getvalue()
 
 
-def test_progress_shows_both_arms_on_a_terminal():
-    out = io.StringIO()
-    console = Console(file=out, width=80, force_terminal=True, color_system=None)
-    progress = Progress(console, now=lambda: 0.0)
-    with progress:
-        for event in (
-            TICK,
-            START,
-            TICK,
-            END,
-            START | {"arm": "speculative", "index": 1},
-            TICK | {"tokens_per_s": None},
-        ):
-            progress.handle(event)
-        with console.capture() as captured:
-            console.print(progress.view())
-    text = captured.get()
-    assert "cell 2 of 4, speculative, 16 users, block 2, window" in text
-    assert "baseline: 1,234 tokens/s, TTFT p50 41.2 ms, 15 in flight, 1 error" in text
-    assert "speculative: – tokens/s" in text
-
-
 def test_progress_before_the_first_cell():
     out = io.StringIO()
     with Progress(Console(file=out, width=80)) as progress:
