@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
+import click
 import pytest
 
+from loadtest.analyse.detail_results import Detail
 from loadtest.analyse.metrics import METRICS
+from loadtest.commands.run import run
 from loadtest.errors import ExitCode
 from loadtest.experiment import from_toml
 from loadtest.slo_tables import as_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "servers").glob("*.md")])
+
+TOLD_ELSEWHERE = {"--baseline", "--speculative", "--simulated", "--world", "--out", "--yes", "--quiet", "--json"}
 
 
 def test_every_metric_has_its_row() -> None:
@@ -27,6 +33,20 @@ def test_every_exit_code_has_its_row() -> None:
     table = (ROOT / "docs" / "reference.md").read_text().partition("## Exit codes")[2]
     rows = re.findall(r"^\| (\d+) \|.*\| (yes|no) \|$", table, re.MULTILINE)
     assert rows == [(str(int(code)), "yes" if code == ExitCode.PASS else "no") for code in ExitCode]
+
+
+def test_every_part_of_a_verdicts_detail_has_its_row() -> None:
+    text = (ROOT / "reports" / "README.md").read_text().partition("| in `detail` |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [field.name for field in fields(Detail)]
+
+
+def test_the_readmes_options_are_those_of_run_and_none_is_left_out() -> None:
+    table = (ROOT / "README.md").read_text().partition("| option | meaning |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    there = {option for parameter in run.params if isinstance(parameter, click.Option) and not parameter.hidden
+             for option in parameter.opts if option.startswith("--")}  # fmt: skip
+    assert named <= there
+    assert there - named == TOLD_ELSEWHERE
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
