@@ -12,11 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 Check = Callable[[Any], Any]
-
-
 LARGEST = 1e300  # leaves room for sums and products
-
-
 DEEPEST = 32  # tables and lists within each other
 
 
@@ -130,11 +126,7 @@ def _is_json(value: Any, deeper: int) -> bool:
 
 
 MAX_LEVEL = 16384
-
-
 MAX_LEVELS = 64
-
-
 MAX_TRAFFIC = 1000  # loads of the expected traffic
 
 
@@ -188,8 +180,6 @@ def hours(value: Any) -> tuple[float, ...]:
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?")
-
-
 _UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

@@ -29,6 +29,8 @@ from typing import Any
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+FAKED, LOSSY = "faked acceptance", "lossy acceptance"  # of drafts: modes of a server's identity in the header
+TOO_MANY = "requests were in flight (load.max_in_flight)"  # in the reason of a cell that its queue ended
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
 FLUSH_ROWS = 64  # of a batch: writing one keeps the driver's hub for under a millisecond
 

@@ -11,12 +11,11 @@ from scipy import stats
 from loadtest.analyse.counters import growth
 from loadtest.analyse.rules import CellFacts, Mark, Unknown
 from loadtest.analyse.run_facts import RunFacts
-from loadtest.record import Outcome
+from loadtest.record import FAKED, LOSSY, Outcome
 
 RATE_LIMITED_RATIO = 0.01
 TREND_P = 0.05
 TREND_CELLS = 6  # of the candidate, at levels that were visited at least twice
-FAKED, LOSSY = "faked acceptance", "lossy acceptance"
 
 
 def rate_limited(facts: CellFacts) -> Mark | Unknown | None:

@@ -18,7 +18,7 @@ from loadtest.drive.evidence import TICK_S, Evidence, Sampler, Streams, quantile
 from loadtest.drive.phases import Phase
 from loadtest.drive.standalone import CONTEXT
 from loadtest.errors import UsageError
-from loadtest.record import CellRecord, Request, Scrape
+from loadtest.record import TOO_MANY, CellRecord, Request, Scrape
 from loadtest.servers.control import Control
 from loadtest.servers.counters import is_idle
 
@@ -120,9 +120,7 @@ class CellRun:
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.opened is not None and self.context.opened.turned_away:
             self.state, most = "aborted", self.context.opened.most
-            self.reason = (
-                f"{most} requests were in flight (load.max_in_flight): they arrive faster than they are served"
-            )
+            self.reason = f"{most} {TOO_MANY}: they arrive faster than they are served"
         elif self._idles:
             self._scenario_error = UsageError(IDLES)
             self.state, self.reason = "aborted", IDLES

@@ -16,7 +16,7 @@ from loadtest.drive.phases import Phase, Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.texts import Texts
 from loadtest.errors import UsageError
-from loadtest.record import Outcome, Request
+from loadtest.record import TOO_MANY, Outcome, Request
 from loadtest.settings import Experiment
 from loadtest.workload.sessions import SessionKey, SessionSource
 
@@ -123,7 +123,7 @@ class CellContext:
         if self.opened is None or self.phases.in_flight <= self.opened.most:
             return False
         self.opened.turned_away += 1
-        request.error = f"not sent: {self.opened.most} requests were in flight (load.max_in_flight)"
+        request.error = f"not sent: {self.opened.most} {TOO_MANY}"
         return True
 
     def in_window(self, request: Request) -> bool:

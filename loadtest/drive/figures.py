@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from loadtest.backlog import gap_cv, in_flight, most_growth
-from loadtest.record import REQUEST_SCHEMA, CellRecord, Outcome, Scrape
+from loadtest.record import REQUEST_SCHEMA, TOO_MANY, CellRecord, Outcome, Scrape
+from loadtest.servers.kinds import KINDS
 from loadtest.settings import Load
 
-PREEMPTIONS = "vllm:num_preemptions_total"
+PREEMPTIONS = tuple(dict.fromkeys(kind.preemptions for kind in KINDS.values() if kind.preemptions))
 
 Floats = NDArray[np.float64]
 
@@ -114,8 +115,9 @@ def _edges(scrapes: Sequence[Scrape]) -> dict[int, dict[str, float]]:
     """Return cell → moment → preemptions counted so far."""
     found: dict[int, dict[str, float]] = defaultdict(dict)
     for scrape in scrapes:
-        if scrape.moment in ("window_open", "window_close") and PREEMPTIONS in scrape.values:
-            found[scrape.cell][scrape.moment] = scrape.values[PREEMPTIONS]
+        count = next((scrape.values[name] for name in PREEMPTIONS if name in scrape.values), None)
+        if scrape.moment in ("window_open", "window_close") and count is not None:
+            found[scrape.cell][scrape.moment] = count
     return found
 
 
@@ -125,10 +127,8 @@ def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric:
     window_s = closed - opened if opened is not None and closed is not None else 0.0
     place = CellFigure(arm=record.arm, level=record.level, block=record.block, window_s=window_s, took_s=took_s)
     if not len(rows.ok):
-        given_up = "load.max_in_flight" in record.reason
-        return replace(
-            place, error_ratio=1.0, saturated=given_up, given_up=given_up
-        )  # nothing fell due, or the cell was given up
+        given_up = TOO_MANY in record.reason
+        return replace(place, error_ratio=1.0, saturated=given_up, given_up=given_up)
     rate = float(np.sum(rows.tokens[rows.ok])) / window_s
     values = rows.value[rows.ok]
     values = values[~np.isnan(values)]

@@ -22,7 +22,7 @@ from loadtest.drive.shapes import Shape, ShapePool
 from loadtest.drive.stages import Course, Time
 from loadtest.drive.timetable import pattern_of, timetable
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, CellRecord, Scrape
+from loadtest.record import REQUEST_SCHEMA, TOO_MANY, CellRecord, Scrape
 from loadtest.settings import Experiment
 from loadtest.simulate.draws import mix
 from loadtest.simulate.exposition import values
@@ -185,7 +185,7 @@ class _Cell:
     def _send(self, sent: Sending) -> None:
         load = self._experiment.load
         if load.kind == "open" and self._phases.in_flight >= load.max_in_flight:
-            self._reason = f"{load.max_in_flight} requests were in flight (load.max_in_flight)"
+            self._reason = f"{load.max_in_flight} {TOO_MANY}"
             self._phases.stop()
             return
         if self._phases.phase is Phase.WINDOW:

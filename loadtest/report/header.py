@@ -12,6 +12,7 @@ from typing import Any
 
 from loadtest.analyse.results import Answer
 from loadtest.errors import ExitCode
+from loadtest.record import FAKED
 from loadtest.report import words
 from loadtest.report.view import View, section
 
@@ -43,7 +44,7 @@ def banners(view: View) -> tuple[Banner, ...]:
     code = view.judgement.decision.exit_code
     smoke, itself = bool(run.get("smoke")), bool(run.get("aa"))
     unvaried = bool(view.candidate) and not simulated(run) and starts(run) <= 1
-    faked = [name for name, table in arm_tables(view) if "faked acceptance" in _modes(table)]
+    faked = [name for name, table in arm_tables(view) if FAKED in _modes(table)]
     said = (
         (bool(faked), "Faked acceptance", "alarm", f"Drafts are accepted by decree ({', '.join(faked)}): no evidence."),
         (simulated(run), "Simulated", "note", "These figures describe a model, not anyone's hardware."),

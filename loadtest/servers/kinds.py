@@ -38,6 +38,7 @@ class Kind:
     counts: tuple[str, ...] = ("none",)  # ways to have the tokens of each chunk told, the best first
     running: str = ""  # gauges of requests in work, and of those that wait
     waiting: str = ""
+    preemptions: str = ""  # counter of requests that lost their place in memory
     drafts: str = ""  # counter of drafts
     drafts_show_it: bool = False  # that counter exists only where speculation is configured
     per_position: str = ""  # counter of accepted tokens by draft slot
@@ -56,6 +57,7 @@ class Kind:
 VLLM = Kind(
     name="vllm", title="vLLM", owner="vllm", prefix="vllm:", read=vllm.read, counts=("continuous", "ids", "none"),
     running="vllm:num_requests_running", waiting="vllm:num_requests_waiting",
+    preemptions="vllm:num_preemptions_total",
     drafts="vllm:spec_decode_num_drafts_total", drafts_show_it=True,
     per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
     salts=True, reset="/reset_prefix_cache", tokenizes=(("/tokenize", "prompt"),), templates=("/tokenize",),
@@ -82,6 +84,7 @@ SIMULATED = Kind(
 SGLANG = Kind(
     name="sglang", title="SGLang", owner="sglang", prefix="sglang:", read=sglang.read, counts=("continuous", "none"),
     running="sglang:num_running_reqs", waiting="sglang:num_queue_reqs", drafts="sglang:spec_verify_calls_total",
+    preemptions="sglang:num_retracted_requests_total",
     reset="/flush_cache", tokenizes=(("/tokenize", "prompt"),), remembering=("ngram",),
     expected=("speculative_*",), explains=sglang.explains,
     consequences=(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from loadtest.servers.told import LOSSY, Told, flatten, text, whole
+from loadtest.record import LOSSY
+from loadtest.servers.told import Told, flatten, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control

@@ -10,7 +10,7 @@ from typing import Any
 LARGEST = 2**53  # beyond it a figure is none
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # another one in every process
 LABELS = "labels of /metrics"  # where a few settings stand that are told nowhere else
-FAKED, LOSSY, EXTRACTING = "faked acceptance", "lossy acceptance", "no speculation, data extraction"
+EXTRACTING = "no speculation, data extraction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Told:
     method: str | None = None
     k: int | None = None  # draft tokens per step
     drafter: str | None = None  # model that drafts
-    modes: tuple[str, ...] = ()  # FAKED · LOSSY · EXTRACTING
+    modes: tuple[str, ...] = ()  # FAKED · LOSSY (record.py) · EXTRACTING
     version: str | None = None
     model_root: str | None = None
     max_model_len: int | None = None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtest.servers.told import EXTRACTING, FAKED, LABELS, LOSSY, Told, flatten, table, text, whole
+from loadtest.record import FAKED, LOSSY
+from loadtest.servers.told import EXTRACTING, LABELS, Told, flatten, table, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control

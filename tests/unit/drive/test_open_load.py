@@ -190,6 +190,15 @@ def test_a_rate_that_is_meant_to_rise_and_bursts_end_no_ladder(level: float, loa
     assert any(figure.saturated for figure in steady)  # as many more in flight would mean it of Poisson arrivals
 
 
+@pytest.mark.parametrize("counter", ["vllm:num_preemptions_total", "sglang:num_retracted_requests_total"])
+def test_requests_that_lose_their_place_are_seen_by_every_kinds_own_counter(counter: str) -> None:
+    run = virtual((20.0,))
+    scrapes = [replace(s, values={counter: float(s.arm == "speculative" and s.moment == "window_close")})
+               for s in run.scrapes]  # fmt: skip
+    figures = cell_figures(run.cells, run.requests(), scrapes, "e2e", OPEN)
+    assert {f.arm: f.preempted for f in figures} == {"baseline": False, "speculative": True}
+
+
 def test_levels_of_rates_are_chosen_in_two_digits() -> None:
     run = virtual((0.5, 20.0, 60.0), blocks=1)
     figures = cell_figures(run.cells, run.requests(), run.scrapes, "e2e", OPEN)

@@ -176,6 +176,7 @@ def test_every_entry_says_how_to_ask_count_idle_and_read(kind: Kind) -> None:
         assert kind.running in GAUGES["running"]
         assert kind.waiting in GAUGES["waiting"]
         assert kind.drafts in NAMES["drafts"]
+        assert kind.preemptions in ("", *NAMES["preemptions"])
     else:
         assert kind.name == "openai"
     assert {f.name for f in fields(Kind)} >= {"salts", "reset", "remembering", "expected", "consequences", "ignored"}
