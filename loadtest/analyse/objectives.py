@@ -18,6 +18,7 @@ from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.design_effect import by_level
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
+from loadtest.analyse.held_back import ABSENT
 from loadtest.analyse.metrics import BY_NAME, Kind
 from loadtest.analyse.shares import inflated, share_estimates
 from loadtest.analyse.stats import (
@@ -119,13 +120,13 @@ def good_and_due(slo: Slo, rows: CellRows) -> tuple[int, int]:
     """Return (requests that met every limit of `within`, requests due); failures are due and not good.
 
     Where a limit needs the tokens of chunks, only the requests that asked for them say whether it was met, and where
-    it needs the pace of a stream, only those whose stream was not held back.
+    it needs a time within the stream, only those whose stream was not held back.
     """
     due = rows.measured
     if any(name == "tpot" for name, _ in slo.within):
         due = due & rows.column("asked") & (rows.column("counted") | ~rows.ok)
-    if any(name in WITHIN_STREAM for name, _ in slo.within):
-        due = due & ~(rows.column("at_once") & rows.ok)  # a stream that came in one piece shows no pace
+    if any(COLUMNS[name] in ABSENT for name, _ in slo.within):
+        due = due & ~(rows.column("at_once") & rows.ok)  # a stream that came in one piece shows no such time
     met: NDArray[np.bool_] = due & rows.ok
     for name, limit in slo.within:
         value = rows.column(COLUMNS[name])

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from loadtest.analyse.design_effect import by_level
 from loadtest.analyse.objectives import design_effect
@@ -56,5 +55,5 @@ def test_intervals_of_a_load_at_which_blocks_wander_hold_the_truth() -> None:
     # The true median is 1 at every level; 400 runs have a standard error of 1.1 points.
     assert held["own"].min() > 0.92
     assert held["one"].min() < 0.85  # one design effect for all levels is too small where blocks wander most
-    assert stats.binom.sf(runs * held["own"].mean() * len(LEVELS), runs * len(LEVELS), 0.95) < 0.5
+    assert held["own"].mean() >= 0.95
     assert math.isclose(held["one"][0], 1.0, abs_tol=0.01)  # and far too large where they do not

@@ -72,7 +72,7 @@ def test_an_acceptance_floor_is_not_met_by_a_part_of_the_cells(edit: Callable[[S
     assert "1 of 6 cells have no acceptance_ratio" in gate.objectives[0].says
 
 
-@pytest.mark.parametrize("limit", ["tpot", "worst_stall"])
+@pytest.mark.parametrize("limit", ["ttft", "tpot", "worst_stall"])
 def test_goodput_of_streams_held_back_has_no_data(limit: str) -> None:
     made = SMALL.having(edit_request=lambda row: replace(
         row, chunk_s=[row.chunk_s[-1]] * len(row.chunk_s), coalesced=len(row.chunk_s) - 1) if row.arm == SPEC else row
