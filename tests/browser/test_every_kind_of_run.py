@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,10 @@ def test_a_link_into_a_folded_part_opens_it(browser, paths):
     links = browser.value("[...document.querySelectorAll('.evidence a')].map(a => a.getAttribute('href'))")
     assert set(links) >= {"#load", "#guards", "#why", "#cells", "#changes"}
     assert browser.value("[...document.querySelectorAll('.evidence a')].every(a => document.querySelector(a.hash))")
+    folded = "[...document.querySelectorAll('details:not([open])')].find(d => d.querySelector('table'))"
+    browser.value(f"(() => {{ {folded}.querySelector('table').id = 'within'; location.hash = 'within'; }})()")
+    opened = "document.getElementById('within').closest('details').open"
+    deadline = time.monotonic() + 10
+    while not browser.value(opened):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
