@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -175,8 +176,6 @@ def test_a_stream_that_comes_in_one_piece_is_named(checked: Callable[..., Result
     slow = ngram()
 
     def late(body: dict[str, Any]) -> str:
-        import time
-
         time.sleep(0.3)
         return streamed(SEVERAL)
 
