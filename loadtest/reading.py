@@ -158,6 +158,11 @@ def is_simulated(value: Any) -> bool:
     return isinstance(value, dict) and or_null(is_table_of(or_null(is_number)))(value.get("late_ratio"))
 
 
+def is_names(value: Any) -> bool:
+    """Say whether a JSON value lists several different names."""
+    return is_list_of(is_name)(value) and len(value) >= 2 and len(set(value)) == len(value)
+
+
 def is_block_range(value: Any) -> bool:
     """Say whether a JSON value is [first block, past the last block]."""
     return is_list_of(is_count)(value) and len(value) == 2 and 0 <= value[0] <= value[1]
@@ -183,6 +188,7 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "baseline": (is_name, "the name of an arm", True),
     "experiment": (is_tables, "an object of objects", True),
     "candidate": (or_null(is_name), "the name of an arm, or null", False),
+    "candidates": (is_names, "a list of two or more different names of arms", False),
     "reason": (or_null(is_text), "text", False),
     "plan_sha256": (or_null(is_text), "text", False),
     "plan_cells": (or_null(is_count), "a whole number", False),
@@ -206,7 +212,7 @@ def check_header(run: Mapping[str, Any], where: str) -> None:
             checked(run[name], check, what, where, name)
         elif needed:
             raise UsageError(f"{where} has no `{name}`.")
-    if run["baseline"] == run.get("candidate"):
+    if run["baseline"] in (run.get("candidate"), *run.get("candidates", ())):
         raise UsageError(f"{where} has the same name for `baseline` and `candidate`: {run['baseline']!r}.")
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -29,10 +29,29 @@ from typing import Any
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+SEVERAL_VERSION = 2  # of run.json with `candidates`: `candidate` is null then, and a reader of 1 would compare nothing
 FAKED, LOSSY = "faked acceptance", "lossy acceptance"  # of drafts: modes of a server's identity in the header
 TOO_MANY = "requests were in flight (load.max_in_flight)"  # in the reason of a cell that its queue ended
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
 FLUSH_ROWS = 64  # of a batch: writing one keeps the driver's hub for under a millisecond
+
+
+def header_version(candidates: Sequence[str]) -> int:
+    """Return the schema of the header of a run with these candidates."""
+    return SEVERAL_VERSION if len(candidates) > 1 else SCHEMA_VERSION
+
+
+def compared(candidates: Sequence[str]) -> dict[str, Any]:
+    """Return what a header says of the arms that are held against its baseline: none, one, or several."""
+    if len(candidates) > 1:
+        return {"candidate": None, "candidates": list(candidates)}
+    return {"candidate": candidates[0] if candidates else None}
+
+
+def candidates_of(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the arms that a header holds against its baseline, as `compared` wrote them."""
+    own = (run["candidate"],) if run.get("candidate") else ()
+    return tuple(map(str, run.get("candidates") or own))
 
 
 class Outcome(StrEnum):

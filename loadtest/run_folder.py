@@ -27,7 +27,7 @@ from loadtest.reading import (
 from loadtest.record import (
     ADDED,
     REQUEST_SCHEMA,
-    SCHEMA_VERSION,
+    SEVERAL_VERSION,
     STREAM_SCHEMA,
     TEXTS,
     CellRecord,
@@ -187,7 +187,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     version = run.get("schema")
     if version is None or not is_count(version):
         raise UsageError(f"{path} is not a run header: its `schema` is {version!r}.")
-    if not 1 <= version <= SCHEMA_VERSION:
-        raise UsageError(f"{path} has schema {version!r}; this loadtest reads up to {SCHEMA_VERSION}: use a newer one.")
+    if not 1 <= version <= SEVERAL_VERSION:
+        raise UsageError(
+            f"{path} has schema {version!r}; this loadtest reads up to {SEVERAL_VERSION}: use a newer one."
+        )
     check_header(run, str(path))
     return run

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from loadtest.errors import nearest
+from loadtest.errors import UsageError, nearest
 
 
 class Ask(StrEnum):
@@ -111,6 +111,7 @@ class Slo:
     load: Load = Load()
     category: str = ""
     arm: str = "candidate"  # candidate · baseline: whose figure an absolute objective bounds
+    candidate: str = ""  # the one candidate that it speaks of; empty: every one
     within: tuple[tuple[str, float], ...] = ()  # goodput: limits of a request, in seconds
     source: str = ""  # of a published preset
 
@@ -138,7 +139,7 @@ class Slo:
     @property
     def sentence(self) -> str:
         """Say the objective in one line, such as 'ttft p99 ≤ 500 ms at 32 users'."""
-        whose = " (baseline)" if self.arm == "baseline" else ""
+        whose = " (baseline)" if self.arm == "baseline" else f" ({self.candidate})" if self.candidate else ""
         return f"{self.subject}{whose} {self.bound} {self.load.words}"
 
     @property
@@ -154,6 +155,15 @@ class Slo:
         margin = points(self.limit) if self.measure.unit is Unit.SHARE else percent(self.limit)
         how, word = ("at most", "worse") if self.ask is Ask.RELATIVE else ("at least", "better")
         return f"{how} {margin} {word} than the baseline"
+
+
+def refuse_strangers(slos: Iterable[Slo], candidates: Sequence[str]) -> None:
+    """Raise UsageError for an objective that names a candidate which the run does not have."""
+    for slo in slos:
+        if slo.candidate and slo.candidate not in candidates:
+            there = f"Candidates are {', '.join(candidates)}." if candidates else "One server alone has no candidate."
+            raise UsageError(f"{slo.sentence}: the objective names the candidate {slo.candidate!r}, which is none here."
+                             f"{nearest(slo.candidate, candidates)} {there}")  # fmt: skip
 
 
 def percent(share: float) -> str:

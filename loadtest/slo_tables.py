@@ -7,6 +7,7 @@ benefit (`better_by`). Every value carries its unit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loadtest.errors import nearest
@@ -42,7 +43,7 @@ ITL = (
 
 KEYS = (
     "metric", "statistic", "max", "min", "not_worse_by", "better_by", "at", "up_to", "category", "arm", "within",
-    "preset",
+    "preset", "candidate",
 )  # fmt: skip
 ASKS = {"max": Ask.ABSOLUTE, "min": Ask.ABSOLUTE, "not_worse_by": Ask.RELATIVE, "better_by": Ask.BENEFIT}
 
@@ -92,9 +93,11 @@ class _Table:
         where = self._load()
         category = self._value("category", _name) if "category" in table else ""
         arm = self._value("arm", _arm) if "arm" in table else "candidate"
-        if "preset" in table:
-            return self._preset(where, category, arm)
-        return [self._one(where, category, arm)]
+        candidate = self._value("candidate", _candidate) if "candidate" in table else ""
+        if candidate and arm == "baseline":
+            raise self._refuse("candidate", "an objective of the baseline names no candidate; leave out `candidate`.")
+        found = self._preset(where, category, arm) if "preset" in table else [self._one(where, category, arm)]
+        return [replace(slo, candidate=candidate) for slo in found]
 
     def _load(self) -> Load:
         if "at" in self._table and "up_to" in self._table:
@@ -106,7 +109,7 @@ class _Table:
         return Load()
 
     def _preset(self, where: Load, category: str, arm: str) -> list[Slo]:
-        other = [key for key in self._table if key not in ("preset", "at", "up_to", "category", "arm")]
+        other = [key for key in self._table if key not in ("preset", "at", "up_to", "category", "arm", "candidate")]
         if other:
             raise self._refuse(other[0], f"a preset brings its metrics and limits with it; leave out `{other[0]}`.")
         name = self._table["preset"]
@@ -236,6 +239,12 @@ class _Table:
 def _name(word: object) -> str:
     if not isinstance(word, str) or not word.strip() or not word.isprintable():
         raise ValueError("the name of a category of requests")
+    return word
+
+
+def _candidate(word: object) -> str:
+    if not isinstance(word, str) or not word.strip() or not word.isprintable():
+        raise ValueError("the name of a candidate, as --speculative NAME=URL or a servers file gives it")
     return word
 
 

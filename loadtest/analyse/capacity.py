@@ -44,7 +44,9 @@ def capacity_slos(slos: Sequence[Slo]) -> list[Slo]:
 
 def capacities(slos: Sequence[Slo], facts: GateFacts, gpus: Mapping[str, int], price: Price) -> tuple[Capacity, ...]:
     """Return the capacity of every arm, baseline first; none without an absolute objective."""
-    bounding = list(dict.fromkeys(replace(slo, arm="candidate", source="") for slo in capacity_slos(slos)))
+    bounding = list(
+        dict.fromkeys(replace(slo, arm="candidate", candidate="", source="") for slo in capacity_slos(slos))
+    )
     if not bounding or facts.refused or not facts.loads.levels:
         return ()
     arms = [facts.baseline] if facts.candidate is None else [facts.baseline, facts.candidate]

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from loadtest.analyse import wording
+from loadtest.analyse.looks import candidates_in
 from loadtest.analyse.rules import Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.run_facts import RunFacts
 from loadtest.analyse.speculating import (
@@ -82,7 +83,8 @@ def _length_ratios(facts: RunFacts) -> list[_Lengths]:
             continue
         ratio = float(cand.sum() / base.sum())
         spread = float(np.std(cand - ratio * base, ddof=1)) / (math.sqrt(len(own)) * float(base.mean()))
-        half = float(stats.t.ppf(1 - 0.025 / len(groups), len(own) - 1)) * spread  # ratio estimator (Cochran 1977, §6)
+        tail = 0.025 / (len(groups) * candidates_in(facts.run))
+        half = float(stats.t.ppf(1 - tail, len(own) - 1)) * spread  # ratio estimator (Cochran 1977, §6)
         found.append(_Lengths(level=level, ratio=ratio, low=ratio - half, high=ratio + half))
     return found
 
@@ -102,7 +104,7 @@ def _finishes_differ(facts: RunFacts) -> Mark | Unknown | None:
         difference = (won - lost) / len(twins)
         if abs(difference) <= max(FINISH_DIFFERENCE, abs(wide)):
             continue
-        if stats.binomtest(won, won + lost).pvalue * len(reasons) < FINISH_P:
+        if stats.binomtest(won, won + lost).pvalue * len(reasons) * candidates_in(facts.run) < FINISH_P:
             widest, wide = reason, difference
     if not wide:
         return None

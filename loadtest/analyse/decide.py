@@ -173,9 +173,7 @@ def _headline(evidence: Evidence, states: Sequence[str], answer: Answer, limit: 
     levels = evidence.levels
     match answer:
         case Answer.PAYS_UP_TO:
-            where = wording.bounded(limit.at, levels)
-            if limit.at.value == limit.at.low != limit.at.high:  # a guard, or data that are missing, stop it
-                where = wording.with_unit(limit.at.low or levels[0])
+            where = wording.up_to(limit, levels)
             stop = next(i for i, state in enumerate(states) if state != PAYS)
             return f"Speculation pays up to {where}{wording.in_flight(limit)} {by}{_broken(evidence, levels[stop])}."
         case Answer.PAYS_EVERYWHERE:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from loadtest.analyse.gate_results import GateOutcome
 from loadtest.analyse.gating import Asked
 from loadtest.analyse.judge import judge_data
+from loadtest.analyse.looks import candidates_in
 from loadtest.analyse.results import Judgement
 from loadtest.analyse.shares import exact_interval
 from loadtest.run_folder import read_cells, read_requests, read_run, read_scrapes
@@ -38,15 +39,17 @@ def look(folder: Path, blocks: int) -> str:
     own = pa.array(sorted(cell.cell for cell in cells), pa.int32())
     requests = read_requests(folder)
     requests = requests.filter(pc.is_in(requests.column("cell"), own))
-    confidence = 1 - 2 * ALPHA / max(
-        1, len({c.level for c in cells})
-    )  # one of several loads fails more easily by chance
+    # One of several loads, or of several candidates, fails more easily by chance.
+    confidence = 1 - 2 * ALPHA / (max(1, len({c.level for c in cells})) * candidates_in(run))
     asked = Asked(allow_simulated=True, confidence=confidence)
     return certain_failure(judge_data(run, cells, read_scrapes(folder), requests, None, asked))
 
 
 def certain_failure(judgement: Judgement) -> str:
     """Return what a judgement with the confidence of a look says against going on, in a sentence's part."""
+    if judgement.pairs:  # it goes on as long as one candidate may pass
+        found = [certain_failure(pair) for pair in judgement.pairs]
+        return found[0] if all(found) else ""
     for arm in judgement.arms:
         rows = [row for row in judgement.arm_levels if row.arm == arm]
         due, failed = sum(row.requests for row in rows), sum(row.failed for row in rows)

@@ -12,7 +12,7 @@ from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.gate import GRAVEST, judge_slo
 from loadtest.analyse.gate_results import Gate, GateOutcome, TrafficGain
-from loadtest.analyse.looks import confidence
+from loadtest.analyse.looks import of_candidate
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.results import Answer, Decision, Judgement
@@ -53,6 +53,7 @@ class Asked:
     gate: bool = False  # a gate passes nothing that was not judged
     allow_simulated: bool = False
     confidence: float | None = None  # of every interval, in place of the run's own; at a look at a run that goes on
+    candidate: str = ""  # of several, the one that is judged; empty: all
 
 
 RUN = Asked()
@@ -86,7 +87,10 @@ def why_refused(run: Mapping[str, Any], decision: Decision, asked: Asked) -> str
 def gate_of(run: Mapping[str, Any], decision: Decision, facts: GateFacts, asked: Asked) -> Gate | None:
     """Return the gate's answer; None where nothing was asked for, or where the run says that nothing is judged."""
     experiment = facts.experiment
-    slos = slos_of(experiment, compared=facts.candidate is not None)
+    every = slos_of(experiment, compared=facts.candidate is not None)
+    slos = tuple(slo for slo in every if slo.candidate in ("", facts.candidate))
+    if every and not slos:
+        return None  # nothing is asked of this one of several candidates
     if not asked.gate and (not slos or run.get("smoke") or run.get("aa") or run.get("measure_only")):
         return None
     facts = replace(facts, refused=why_refused(run, decision, asked))
@@ -180,7 +184,7 @@ def with_gate(
     found = Measurements(
         requests=requests, cells=valid, scrapes=scrapes, levels=judgement.levels, limits=experiment.limits,
         restarted=isinstance(run.get("starts"), int) and run["starts"] > 1,
-        varying=experiment.load.kind == "open", confidence=asked.confidence or confidence(run),
+        varying=experiment.load.kind == "open", confidence=asked.confidence or of_candidate(run),
     )  # fmt: skip
     in_flight = {}
     for level in judgement.levels:

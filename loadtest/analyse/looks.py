@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadtest.analyse.stats import CONFIDENCE
+from loadtest.analyse.stats import CONFIDENCE, shared
 from loadtest.analyse.validity import Mark
 from loadtest.record import CellRecord, PlannedCell
 
@@ -44,5 +44,15 @@ def begun(
 
 
 def confidence(run: Mapping[str, Any]) -> float:
-    """Return the confidence of a run's intervals: 0.95, and more at a later look."""
+    """Return the confidence of a run's intervals: 0.95, and more at a later look; of several candidates, of all."""
     return float((run.get("look") or {}).get("confidence") or CONFIDENCE)
+
+
+def of_candidate(run: Mapping[str, Any]) -> float:
+    """Return the confidence of one candidate's intervals against the baseline, such that those of all hold together."""
+    return shared(confidence(run), candidates_in(run))
+
+
+def candidates_in(run: Mapping[str, Any]) -> int:
+    """Return how many candidates the run compares with its baseline, at least 1."""
+    return max(1, len(run.get("candidates") or ()))

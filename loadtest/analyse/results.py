@@ -10,9 +10,12 @@ from loadtest.analyse.detail_results import Detail
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.gate_results import Gate
 from loadtest.analyse.output_results import OutputComparison
+from loadtest.analyse.ranking_results import Ranking
 
 if TYPE_CHECKING:
     from loadtest.analyse.findings import Findings
+
+SEVERAL = {"several": True}  # on a field that stands in verdict.json of several candidates alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +210,7 @@ class Judgement:
     outputs: OutputComparison | None = None  # None: the answers were not compared
     unit: str = "users"  # of levels and loads: users · requests/s · sessions/s
     detail: Detail | None = None  # what is looked at and not decided by; None where it was not asked for
+    # Of several candidates: each against the baseline, as a run of these two arms says, but that the intervals of all
+    # hold together; and the candidates against each other. What is of one pair is empty above.
+    pairs: tuple[Judgement, ...] = field(default=(), metadata=SEVERAL)
+    ranking: Ranking | None = field(default=None, metadata=SEVERAL)

@@ -196,6 +196,11 @@ def ratio_of_sums(above: Sequence[float] | Floats, below: Sequence[float] | Floa
     return Estimate(value=ratio, low=ratio - half, high=ratio + half, n=n)
 
 
+def shared(confidence: float, comparisons: int) -> float:
+    """Return the confidence of each of several intervals that are to hold together (Bonferroni)."""
+    return confidence if comparisons < 2 else 1 - (1 - confidence) / comparisons
+
+
 def half_widths(
     loads: Floats, samples: Sequence[Floats], *, restarted: bool = False, confidence: float = CONFIDENCE
 ) -> Floats:

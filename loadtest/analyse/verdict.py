@@ -14,12 +14,13 @@ from loadtest.analyse.output_results import OutputComparison
 from loadtest.analyse.results import Judgement
 
 VERDICT_SCHEMA = 1
+SEVERAL_SCHEMA = 2  # of several candidates: what is of a pair stands in `pairs`, and `decision` speaks of all
 INFINITE = ["inf", "-inf"]
 
 
 def as_json(judgement: Judgement) -> dict[str, Any]:
     """Return a judgement as JSON-safe data: absent (NaN, None) is null, infinite is the text "inf" or "-inf"."""
-    return {"schema": VERDICT_SCHEMA, **_plain(judgement)}
+    return {"schema": SEVERAL_SCHEMA if judgement.pairs else VERDICT_SCHEMA, **_plain(judgement)}
 
 
 def outputs_as_json(found: OutputComparison) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        shown = [f for f in fields(value) if getattr(value, f.name) or not f.metadata.get("several")]
+        return {f.name: _plain(getattr(value, f.name)) for f in shown}
     if isinstance(value, Mapping):
         return {f"{key:g}" if isinstance(key, float) else str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -44,14 +46,16 @@ def _plain(value: Any) -> Any:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 7) of verdict.json, made of the values' own types (docs/verdict.schema.json)."""
     definitions: dict[str, Any] = {}
-    properties = {"schema": {"const": VERDICT_SCHEMA}, **_properties(Judgement, definitions)}
+    properties = {"schema": {"enum": [VERDICT_SCHEMA, SEVERAL_SCHEMA]}, **_properties(Judgement, definitions)}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": f"The verdict of a run of loadtest, schema {VERDICT_SCHEMA}",
+        "title": f"The verdict of a run of loadtest, schema {VERDICT_SCHEMA}; of several candidates, {SEVERAL_SCHEMA}",
         "description": 'Times are seconds, shares 0 to 1. What does not exist is null; infinite is "inf" or "-inf".'
-        " Within a schema number fields may be added; a change of meaning raises it.",
+        f" Within a schema number fields may be added; a change of meaning raises it. In schema {SEVERAL_SCHEMA}"
+        " `pairs` holds each candidate against the baseline, as a run of these two arms would, but that the intervals"
+        " of all hold together; `decision` speaks of all, and `ranking` of the candidates against each other.",
         "type": "object",
-        "required": sorted(properties),
+        "required": sorted({"schema", *_required(Judgement)}),
         "properties": properties,
         "definitions": dict(sorted(definitions.items())),
     }
@@ -60,6 +64,10 @@ def json_schema() -> dict[str, Any]:
 def _properties(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind, localns=vars(findings))  # results.py names what that module defines
     return {f.name: _schema_of(hints[f.name], definitions) for f in fields(kind)}
+
+
+def _required(kind: type) -> list[str]:
+    return [f.name for f in fields(kind) if not f.metadata.get("several")]
 
 
 def _schema_of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def _schema_of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if hint.__name__ not in definitions:
         definitions[hint.__name__] = {}  # a value within itself finds this entry
         own = _properties(hint, definitions)
-        definitions[hint.__name__] = {"type": "object", "required": sorted(own), "properties": own}
+        definitions[hint.__name__] = {"type": "object", "required": sorted(_required(hint)), "properties": own}
     return {"$ref": f"#/definitions/{hint.__name__}"}
 
 

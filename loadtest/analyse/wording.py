@@ -57,6 +57,17 @@ def tested(levels: Sequence[float]) -> str:
     return with_unit(levels[0]) if len(levels) == 1 else f"{load(levels[0])} to {with_unit(levels[-1])}"
 
 
+def spans(levels: Sequence[float], tested_levels: Sequence[float]) -> str:
+    """Name some of the tested loads, neighbours joined: '1 to 8 and 32 users'."""
+    runs: list[list[float]] = []
+    for place, level in enumerate(tested_levels):
+        if level in levels:
+            joined = runs and place and runs[-1][-1] == tested_levels[place - 1]
+            runs[-1:] = [[*runs[-1], level]] if joined else [*runs[-1:], [level]]
+    parts = [load(run[0]) if len(run) == 1 else f"{load(run[0])} to {load(run[-1])}" for run in runs]
+    return loads.said(" and ".join(parts))
+
+
 def ranges(regions: Sequence[tuple[float, float]]) -> str:
     """Name ranges of load: 'from 4 to 24 users and from 48 to 64 users'."""
     parts = [f"at {with_unit(a)}" if load(a) == load(b) else f"from {load(a)} to {with_unit(b)}" for a, b in regions]
@@ -84,6 +95,13 @@ def bounded(at: Estimate, levels: Sequence[float]) -> str:
     if at.high is not None:
         return f"at most {with_unit(at.high)} (where it begins is not settled from {load(levels[0])})"
     return "an unknown load"
+
+
+def up_to(limit: BreakEven, levels: Sequence[float]) -> str:
+    """Return the load of a limit with its interval; one that a guard sets, or data that are missing, has none."""
+    if limit.at.value == limit.at.low != limit.at.high:
+        return with_unit(limit.at.low or levels[0])
+    return bounded(limit.at, levels)
 
 
 def in_flight(result: BreakEven) -> str:

@@ -41,13 +41,20 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *(click.option(*names, hidden=True, expose_value=False, callback=_say_what_replaces) for names in replaced),
         click.argument("scenario", type=PATH, required=False),
         click.option("--baseline", metavar="URL", help="Server without speculation."),
-        click.option("--speculative", metavar="URL", help="Server with speculation."),
+        click.option(
+            "--speculative",
+            multiple=True,
+            metavar="[NAME=]URL",
+            help="Server with speculation; several: NAME=URL each.",
+        ),
         click.option("--server", metavar="URL", help="One server alone: curves and tails, nothing is compared."),
         click.option(
             "--servers", type=PATH, metavar="FILE", help="Arms as tables (TOML); can start and stop the servers."
         ),
         click.option(
-            "--arms", metavar="NAME,NAME", help="Which arms to compare; the same twice (A/A) measures the noise."
+            "--arms",
+            metavar="NAME,NAME,…",
+            help="Which arms to compare, baseline first; the same twice (A/A): the noise.",
         ),
         click.option("--insecure", is_flag=True, help="Do not verify TLS certificates; said on every page."),
         click.option("--simulated", is_flag=True, help="Use the built-in simulated pair."),

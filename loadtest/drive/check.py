@@ -41,7 +41,10 @@ def check(prepared: Prepared, tell: Tell) -> Checked:
     arms, identities = [arm for arm, _ in met], {arm.name: identity for arm, identity in met}
     agreed(arms, identities, prepared.experiment.generation)
     refuse_above_limits(arms, identities, prepared.experiment.load)
-    rows = comparability(arms, identities, prepared.options.waive, aa=prepared.choice.aa) if len(arms) == 2 else []
+    rows = []
+    for other in arms[1:]:
+        own = comparability((arms[0], other), identities, prepared.options.waive, aa=prepared.choice.aa)
+        rows += [row | {"arm": other.name} for row in own] if len(arms) > 2 else own
     return Checked(rows=tuple(rows), servers=tuple(described(*each) for each in met), exit_code=int(exit_code(rows)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loadtest.drive.options import Options, section, setting
+from loadtest.drive.options import SPECULATIVE, Options, section, setting
 from loadtest.errors import UsageError
 from loadtest.experiment import with_assignments
 from loadtest.servers.control import answers
@@ -19,7 +19,8 @@ def find_servers(
     options: Options, experiment: Experiment, environment: Mapping[str, str]
 ) -> tuple[dict[str, str], str]:
     """Return (arm → URL, sentence); no URLs mean the simulated pair."""
-    named = {"baseline": options.baseline, "speculative": options.speculative}
+    candidates = options.candidates()
+    named: dict[str, str | None] = {"baseline": options.baseline, **(candidates or {SPECULATIVE: None})}
     if options.server and any(named.values()):
         raise UsageError("--server tests one server alone; leave it out when --baseline and --speculative are given.")
     if options.simulated or options.world:
@@ -41,19 +42,28 @@ def find_servers(
         (written, f"{options.scenario.stem}.toml", ("servers.baseline", "servers.speculative")),
     ):
         if urls is not written:
-            refuse_empty(dict(zip(names, (urls.get("baseline"), urls.get("speculative")), strict=True)))
+            refuse_empty({names[name != "baseline"]: url for name, url in urls.items()})
         given = {name: url for name, url in urls.items() if url}
-        if len(given) == 1:
+        if given and ("baseline" not in given or len(given) == 1):
             have, lack = names if "baseline" in given else reversed(names)
             raise UsageError(
                 f"{have} is given and {lack} is not; a comparison needs both (one server alone: --server)."
             )
         if given:
-            return given, f"Servers from {origin}: {given['baseline']} and {given['speculative']}."
+            return given, f"Servers from {origin}: {_said(given)}."
     if all(answers(url) for url in COMPOSE_URLS.values()):
         found = " and ".join(COMPOSE_URLS.values())
         return dict(COMPOSE_URLS), f"Servers of docker-compose.yml answer on this machine: {found}."
     return {}, ""
+
+
+def _said(urls: Mapping[str, str]) -> str:
+    """Return the URLs in a sentence's part, candidates by their names where there are several."""
+    baseline, *others = urls.items()
+    if len(others) == 1:
+        return f"{baseline[1]} and {others[0][1]}"
+    named = [f"{name} at {url}" for name, url in others]
+    return f"{baseline[1]}, {', '.join(named[:-1])} and {named[-1]}"
 
 
 def _assigned(options: Options) -> dict[str, str]:

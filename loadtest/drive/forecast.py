@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loadtest.drive.asking import PAIRS, short_cells
+from loadtest.drive.balance import orders
 from loadtest.drive.budget import START_UP_S, plan_s, words
 from loadtest.drive.outputs import wanted_in_run
 from loadtest.drive.plan import Cell, cell_duration_s
@@ -52,7 +53,20 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
     else:
         freedom = _freedom(blocks, len(levels), restarted=starts > arms)
         sentences.append(f"Intervals: {blocks} paired ratios per level, {freedom} degrees of freedom over all levels.")
+    if arms > 2:
+        sentences.append(_several_words(arms - 1))
     return sentences
+
+
+def _several_words(candidates: int) -> str:
+    """Say what is compared where there are several candidates, and what that costs."""
+    each = 100 * (1 - 0.05 / candidates)
+    balanced = len(orders(candidates + 1))
+    return (
+        f"{candidates} candidates share the baseline's cells. Their intervals hold together with 95 % (Bonferroni: each"
+        f" with {each:.4g} %). The order of the arms is balanced over {balanced} blocks: each stands at each place, and"
+        " follows each other one, equally often."
+    )
 
 
 def _arrival_words(experiment: Experiment) -> list[str]:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import loadtest
-from loadtest.drive.prepare import Prepared
+from loadtest.drive.prepare import UNNAMED, Prepared
 from loadtest.experiment import as_document
-from loadtest.record import SCHEMA_VERSION
+from loadtest.record import compared, header_version
 from loadtest.servers.control import Arm
 from loadtest.servers.file import ServersFile
 from loadtest.servers.identity import Identity
@@ -35,10 +35,10 @@ def sha256_of(path: Path) -> str:
 def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int) -> dict[str, Any]:
     """Return the header of a run that is about to start; `complete_header` adds what the servers say of themselves."""
     options, choice, file = prepared.options, prepared.choice, prepared.file
-    candidate = next((arm.name for arm in choice.arms if arm.role == "candidate"), None)
+    candidates = [arm.name for arm in choice.arms if arm.role == "candidate"]
     trace = prepared.experiment.trace.file
     return {
-        "schema": SCHEMA_VERSION,
+        "schema": header_version(candidates),
         "version": loadtest.__version__,
         "status": "running",
         "reason": "",
@@ -60,7 +60,7 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "experiment": as_document(prepared.experiment),
         "arms": [],
         "baseline": choice.arms[0].name,
-        "candidate": candidate,
+        **compared(candidates),
         "plan_sha256": hashlib.sha256(plan.encode()).hexdigest(),
         "aa": choice.aa,
         "aa_run": prepared.aa_run,
@@ -98,14 +98,23 @@ def _through_proxies(arms: Iterable[Arm]) -> list[str]:
 def _options(prepared: Prepared) -> dict[str, Any]:
     """Return what names the same arms again, when the run is gone on with."""
     options = prepared.options
-    servers: dict[str, Any] = {"world": prepared.world} if prepared.world else dict(prepared.urls)
+    servers: dict[str, Any] = {"world": prepared.world} if prepared.world else _named_urls(prepared.urls)
     if options.servers is not None:
-        servers = {"servers": str(options.servers), "baseline": options.baseline, "speculative": options.speculative}
+        words = list(options.speculative_words)
+        servers = {"servers": str(options.servers), "baseline": options.baseline,
+                   "speculative": words if len(words) > 1 else words[0] if words else None}  # fmt: skip
     return servers | {
         "scenario": str(options.scenario), "prompts": str(options.prompts) if options.prompts else None,
         "arms": options.arms, "measure_only": options.measure_only, "waive": list(options.waive),
         "assignments": [word for word in options.assignments if word.strip().startswith("servers.")],
     }  # fmt: skip
+
+
+def _named_urls(urls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the servers that were named as the options which name them again."""
+    candidates = [name for name in urls if name not in UNNAMED]
+    own: dict[str, Any] = {name: url for name, url in urls.items() if name in UNNAMED}
+    return own | ({"speculative": [f"{name}={urls[name]}" for name in candidates]} if candidates else {})
 
 
 def boot_id() -> str | None:

@@ -98,7 +98,7 @@ def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
     broken = [row for row in rows if row["kind"] == "violation" and not row.get("waived")]
     if broken:
         lines = "\n".join(
-            f"  {row['item']}: baseline {row['baseline']}, candidate {row['candidate']}"
+            f"  {row['item']}: baseline {row['baseline']}, {row.get('arm', 'candidate')} {row['candidate']}"
             + (f" ({row['note']})" if row.get("note") else "")
             for row in broken
         )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from loadtest.drive.balance import in_order, in_order_of_start
 from loadtest.experiment import override
 from loadtest.settings import Experiment, Window
 from loadtest.workload.seeds import rng
@@ -32,8 +33,8 @@ class Cell:
 def make_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
     """Return the cells in running order.
 
-    Within a block the levels come in a seeded order and the arms of a level follow each other; which arm goes first
-    alternates from block to block and is balanced over the levels of a block, so that drift cancels.
+    Within a block the levels come in a seeded order and the arms of a level follow each other; their order changes from
+    block to block (of two arms it alternates) and is balanced over the levels of a block, so that drift cancels.
     """
     cells: list[Cell] = []
     for block in range(experiment.plan.blocks):
@@ -44,10 +45,9 @@ def make_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
 def block_cells(levels: Sequence[float], seed: int, block: int, arms: Sequence[str], number: int) -> list[Cell]:
     """Return the cells of one block of `make_plan`, the first of which has this number."""
     cells: list[Cell] = []
-    first = {level: position % 2 for position, level in enumerate(_shuffled(levels, seed, "first"))}
+    first = {level: position for position, level in enumerate(_shuffled(levels, seed, "first"))}
     for level in _shuffled(levels, seed, block):
-        turned = (first[level] + block) % 2 == 1
-        for arm in reversed(arms) if turned else arms:
+        for arm in in_order(arms, first[level] + block):
             cells.append(Cell(cell=number + len(cells), block=block, level=level, arm=arm))
     return cells
 
@@ -56,8 +56,7 @@ def make_start_plan(experiment: Experiment, arms: Sequence[str]) -> list[Cell]:
     """Return the cells in running order for arms of which only one can run at a time.
 
     A block is one start of each arm, one right after the other; each start walks the whole ladder, in an order that is
-    the same for all arms of the block. Which arm goes first follows the Thue–Morse sequence (A B, B A, B A, A B, …),
-    so that neither a steady drift nor a bending one favours an arm.
+    the same for all arms of the block; the order of the arms is that of `in_order_of_start`.
     """
     cells: list[Cell] = []
     for block in range(experiment.plan.blocks):
@@ -69,8 +68,7 @@ def start_cells(levels: Sequence[float], seed: int, block: int, arms: Sequence[s
     """Return the cells of one block of `make_start_plan`, the first of which has this number."""
     cells: list[Cell] = []
     ladder = _shuffled(levels, seed, block)
-    turned = block.bit_count() % 2 == 1
-    for arm in reversed(arms) if turned else arms:
+    for arm in in_order_of_start(arms, block):
         cells += [
             Cell(cell=number + len(cells) + i, block=block, level=level, arm=arm) for i, level in enumerate(ladder)
         ]

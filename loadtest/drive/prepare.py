@@ -20,19 +20,22 @@ from loadtest.drive.choice import (
 )
 from loadtest.drive.finding import find_servers, refuse_empty
 from loadtest.drive.noise_run import read_noise_run
-from loadtest.drive.options import Options, is_set, section
+from loadtest.drive.options import SPECULATIVE, Options, is_set, section
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.drive.settling import settle
 from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
 from loadtest.drive.stages import Course
-from loadtest.errors import UsageError
+from loadtest.errors import UsageError, nearest
 from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
 from loadtest.servers.address import clean_url, proxy_url
 from loadtest.servers.control import Arm
 from loadtest.servers.file import ServersFile, read_servers
 from loadtest.settings import Experiment
+from loadtest.slo import refuse_strangers
+from loadtest.slo_tables import objectives
 from loadtest.workload.given import given_source, notes_of
 
+UNNAMED = ("baseline", "server", SPECULATIVE)  # arms that an option of their name gives
 REQUEST_S, SIMULATED_REQUEST_S = 1.0, 0.5  # how long a request is taken to last before anything was sent
 
 
@@ -80,7 +83,9 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
     if not (options.smoke or options.measure_only):  # these judge nothing
         named = prepared.world is None or options.simulated or options.world is not None
         refuse_silent_simulation(prepared.experiment, named=named)
-        refuse_unjudgeable(prepared.experiment, compared=len(prepared.arms) == 2 and not prepared.choice.aa)
+        refuse_unjudgeable(prepared.experiment, compared=len(prepared.arms) > 1 and not prepared.choice.aa)
+        candidates = [arm.name for arm in prepared.arms if arm.role == "candidate"]
+        refuse_strangers(objectives(prepared.experiment.slo.rules), candidates)
     experiment = override(prepared.experiment, "plan", stages=_stages(prepared))
     aa_run = read_noise_run(options.aa, experiment) if options.aa is not None else None
     prepared = replace(prepared, experiment=experiment, aa_run=aa_run)
@@ -106,6 +111,9 @@ def terms_of(prepared: Prepared) -> Terms:
 def _stages(prepared: Prepared) -> str:
     """Return in how many stages it is measured: a ladder that was given is kept, and one level chooses nothing."""
     options, experiment, choice = prepared.options, prepared.experiment, prepared.choice
+    if experiment.plan.stages == "two" and len(choice.arms) > 2:
+        raise UsageError('plan.stages is "two", and a first stage chooses its levels by one candidate; there are'
+                         f" {len(choice.arms) - 1}. Leave it out, and give the levels: --levels 1,8,32.")  # fmt: skip
     compares = len(choice.arms) == 2 and not choice.aa and not options.smoke and len(experiment.load.levels) > 2
     given = options.levels is not None or options.rates is not None or is_set(options, "load.levels")
     given = given or bool(experiment.slo.rules or experiment.traffic.loads)  # they name the loads to be measured
@@ -114,7 +122,8 @@ def _stages(prepared: Prepared) -> str:
 
 
 def _prepare(options: Options, environment: Mapping[str, str]) -> Prepared:
-    refuse_empty({"--baseline": options.baseline, "--speculative": options.speculative, "--server": options.server,
+    empty = next((url for url in options.candidates().values() if not url.strip()), None)
+    refuse_empty({"--baseline": options.baseline, "--speculative": empty, "--server": options.server,
                    "--world": options.world})  # fmt: skip
     _check_scenario(options.scenario)
     if options.prompts is not None and not options.prompts.is_file():
@@ -141,8 +150,8 @@ def _arm(name: str, url: str, experiment: Experiment) -> Arm:
     settings = experiment.servers
     return Arm(
         name=name,
-        role={"baseline": "baseline", "speculative": "candidate"}.get(name, "single"),
-        url=clean_url(url, f"--{name}") if url else "",
+        role={"baseline": "baseline", "server": "single"}.get(name, "candidate"),
+        url=clean_url(url, f"--{name}" if name in UNNAMED else f"--speculative {name}=…") if url else "",
         model=settings.model,
         api_key_env=settings.api_key_env,
         kind=settings.kind,
@@ -164,8 +173,8 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
     written = experiment.servers
     experiment = settle(experiment, options, simulated=False)
     given = with_assignments(Experiment(), [a for a in options.assignments if section(a) == "servers"]).servers
-    urls = {"baseline": options.baseline, "candidate": options.speculative}
-    file = with_options(read_servers(path, environment), urls, written, given)
+    file = read_servers(path, environment)
+    file = with_options(file, _overriding(file, options), written, given)
     choice = choose_from_file(file, options.arms)
     blocks_given = options.blocks is not None or any(a.startswith("plan.blocks") for a in options.assignments)
     if choice.restarts and not blocks_given and not options.smoke:
@@ -173,6 +182,27 @@ def _prepare_file(options: Options, experiment: Experiment, path: Path, environm
     found = _found(f"Servers from {path}: {described(choice)}.", choice)
     return Prepared(experiment=experiment, arms=choice.arms, world=None, found=found, choice=choice, file=file,
                     options=options)  # fmt: skip
+
+
+def _overriding(file: ServersFile, options: Options) -> dict[str, str | None]:
+    """Return the URLs that options give for arms of a file, by role, or by name for one of several candidates.
+
+    Raises UsageError for a candidate that the file does not have, or does not tell from others.
+    """
+    found: dict[str, str | None] = {"baseline": options.baseline}
+    there = [name for name, arm in file.arms.items() if arm.role == "candidate"]
+    for name, url in options.candidates().items():
+        if name == SPECULATIVE and name not in there:
+            if len(there) > 1:
+                raise UsageError(f"--speculative {url}: {file.path} has several candidates ({', '.join(there)}); say"
+                                 " which one listens there: --speculative NAME=URL.")  # fmt: skip
+            found["candidate"] = url
+        elif name in there:
+            found[name] = url
+        else:
+            raise UsageError(f"--speculative {name}=…: {file.path} has no candidate of that name."
+                             f"{nearest(name, there)} There are {', '.join(there) or 'none'}.")  # fmt: skip
+    return found
 
 
 def _check_scenario(path: Path) -> None:

@@ -34,8 +34,9 @@ class Records:
         """Open the files; `beat` is called at every flush, and `switches` hold why nothing can be written any more."""
         self._switches, self._beat = switches, beat
         self._requests = RequestWriter(job.folder / stream_name(job.sitting))
-        paired = len(job.arms) > 1  # one arm alone has no twins to wait for
-        self._keep = SameBodies(self._requests.add, unit_of(job.experiment.load)).keep if paired else self._requests.add
+        self._keep = self._requests.add
+        if len(job.arms) > 1:  # one arm alone has no twins to wait for
+            self._keep = SameBodies(self._requests.add, unit_of(job.experiment.load), len(job.arms)).keep
         self._cells = LineWriter(job.folder / "cells.jsonl")
         self._scrapes = LineWriter(job.folder / "server.jsonl")
         self._texts = LineWriter(job.folder / TEXTS, PRIVATE) if job.experiment.outputs.keep_text else None

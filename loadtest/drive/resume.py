@@ -140,6 +140,8 @@ def _prepared(folder: Path, header: Mapping[str, Any], options: Mapping[str, Any
         if name in given:
             given[name] = Path(given[name])
     given["waive"] = tuple(given.get("waive", ()))
+    if isinstance(given.get("speculative"), list):
+        given["speculative"] = tuple(given["speculative"])
     prepared = prepare(Options(**given, out=folder.parent, command=str(header.get("command", ""))), environment)
     names = [arm["name"] for arm in header["arms"]]
     if names and names != [arm.name for arm in prepared.arms]:

@@ -19,10 +19,11 @@ from loadtest.drive.interrupts import hold_interrupts
 from loadtest.drive.job import Job
 from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
+from loadtest.drive.meeting import Meeting
 from loadtest.drive.outputs import wanted_in_run
-from loadtest.drive.pair import comparability, introduce, refuse_violations
+from loadtest.drive.pair import introduce, refuse_violations
 from loadtest.drive.planning import Planning
-from loadtest.drive.preflight import agreed, refuse_above_limits, salted, trial_notes
+from loadtest.drive.preflight import salted, trial_notes
 from loadtest.drive.prepare import Prepared, terms_of
 from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
 from loadtest.drive.room import connections, make_room
@@ -96,11 +97,8 @@ class _Run:
         if resumed:
             set_truth_aside(resumed)
         self._processes: dict[str, ServerProcess] = {}
-        self._arms = {arm.name: arm for arm in prepared.arms}
-        self._identities: dict[str, Identity] = {}
-        if resumed and prepared.choice.restarts:  # what a start is held against
-            self._identities = recorded_identities(resumed.header)
-        self._comparability: list[dict[str, Any]] = []
+        known = recorded_identities(resumed.header) if resumed and prepared.choice.restarts else None
+        self._met = Meeting(prepared.choice, prepared.options.waive, known)  # a start is held against what was known
         self._header: dict[str, Any] = {}
         self._trials: list[str] = []  # what was tried before anything was measured
         self._managed = Managed(prepared.choice.starts, folder, tell)
@@ -109,11 +107,13 @@ class _Run:
         self._managed.refuse_what_cannot_start(prepared.arms)
         if prepared.world:
             for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
-                self._arms[name] = replace(self._arms[name], url=self._simulated(prepared.world, origin, name, seed))
+                self._met.arms[name] = replace(
+                    self._met.arms[name], url=self._simulated(prepared.world, origin, name, seed)
+                )
         self._simulated(NULL, "baseline", NULL, 0)
         if not prepared.choice.restarts:
             for name in prepared.choice.starts:
-                self._managed.start(self._arms[name], 1, 1)
+                self._managed.start(self._met.arms[name], 1, 1)
 
     def _simulated(self, world: str, arm: str, name: str, more: int) -> str:
         """Start a simulated server; two of one arm get luck of their own."""
@@ -127,25 +127,25 @@ class _Run:
         """Introduce the arms, walk the plan, complete the records."""
         prepared, folder = self._prepared, self._folder
         restarts = prepared.choice.restarts
-        for arm in () if restarts else tuple(self._arms.values()):
+        for arm in () if restarts else tuple(self._met.arms.values()):
             self._meet(*introduce(arm, prepared.experiment.generation))
         if not restarts:
             self._agree()
         planning = self._planning = self._begin(started, origin_ns)
         course, sitting = planning.course, len(self._header["sittings"])
         cells = self._resumed.missing if self._resumed else planning.planned
-        self._tell({"event": "ready", "folder": str(folder), "cells": len(cells), "comparability": self._comparability})
+        self._tell({"event": "ready", "folder": str(folder), "cells": len(cells), "comparability": self._met.rows})
         null = self._processes[NULL].announced
         job = Job(
             folder=folder.resolve(), scenario=prepared.options.scenario.resolve(), experiment=prepared.experiment,
-            arms=tuple(self._arms.values()), cells=tuple(cells), open=course.opened, sitting=sitting,
+            arms=tuple(self._met.arms.values()), cells=tuple(cells), open=course.opened, sitting=sitting,
             coarse_blocks=course.coarse_blocks,
             top=max(prepared.experiment.load.levels), total=course.expected(planning.planned),
             asking=self._header.get("asking") if self._resumed else None,
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
-            outputs=wanted_in_run(prepared, self._identities),
-            salted=salted(self._identities),
-            simulated={name: bool(identity.simulated_world) for name, identity in self._identities.items()},
+            outputs=wanted_in_run(prepared, self._met.identities),
+            salted=salted(self._met.identities),
+            simulated={name: bool(identity.simulated_world) for name, identity in self._met.identities.items()},
             run_id=f"{started:%Y%m%dT%H%M%S}-{prepared.experiment.plan.seed}-{sitting}",
             origin_ns=origin_ns, restarts=restarts,
             calibration=Arm(name=NULL, role="null", url=f"http://127.0.0.1:{null['port']}", model=null["model"]),
@@ -155,7 +155,7 @@ class _Run:
             self._looks.plan(cells)
         driver = DriverProcess(job, [self._held])
         self._stack.callback(driver.close)
-        turns = Turns(prepared, self._managed, self._meet, self._part, self._identities) if restarts else None
+        turns = Turns(prepared, self._managed, self._meet, self._part, self._met.identities) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
         hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
         if driver.asked_to_stop:
@@ -191,29 +191,19 @@ class _Run:
         return planning
 
     def _meet(self, arm: Arm, identity: Identity) -> None:
-        """Note what an arm is. Raises NotComparable once both are known and differ in more than speculation."""
+        """Note what an arm is. Raises NotComparable once a pair is known that differs in more than speculation."""
         if self._resumed and not self._header:
             refuse_others(self._resumed, arm.name, identity)
-        self._arms[arm.name], self._identities[arm.name] = arm, identity
+        self._met.met(arm, identity, self._tell)
         if identity.simulated_world:
             self._late_steps.open(arm)
-        choice = self._prepared.choice
-        known = [self._arms[a.name] for a in choice.arms if a.name in self._identities]
-        if len(known) == 2:
-            waived = self._prepared.options.waive
-            first = not self._comparability
-            self._comparability = comparability(known, self._identities, waived, aa=choice.aa)
-            if first:
-                self._tell({"event": "compared", "rows": self._comparability})
         self._write_header()
-        refuse_violations(self._comparability)
+        refuse_violations(self._met.rows)
 
     def _agree(self) -> None:
-        """Settle how both arms are asked, and that no rate limit stands in the way of the plan."""
-        arms, experiment = list(self._arms.values()), self._prepared.experiment
-        self._arms = agreed(arms, self._identities, experiment.generation)
-        refuse_above_limits(arms, self._identities, experiment.load)
-        self._trials = trial_notes(self._identities)
+        """Settle how the arms are asked, and that no rate limit stands in the way of the plan."""
+        self._met.agree(self._prepared.experiment)
+        self._trials = trial_notes(self._met.identities)
 
     def _part(self) -> None:
         """Ask simulated servers, before they are ended or left, how many of their steps were late."""
@@ -222,7 +212,7 @@ class _Run:
     def _write_header(self) -> None:
         """Bring the header on disk up to date, from the first time that there is one."""
         if self._header:
-            complete_header(self._header, self._arms.values(), self._identities, self._comparability)
+            complete_header(self._header, self._met.arms.values(), self._met.identities, self._met.rows)
             write_json(self._folder / "run.json", self._header)
 
     def _listener(self, driver: DriverProcess, turns: Turns | None, origin_ns: int) -> Tell:
@@ -268,7 +258,7 @@ class _Run:
         note_end(self._header, last)
         self._planning.conclude(last["state"])
         self._part()
-        Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._arms),
+        Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._met.arms),
                planned=frozenset(cell.cell for cell in self._planning.planned), late=self._late_steps.ratios(),
                origin_ns=origin_ns).finish(self._header)  # fmt: skip
         if not interrupted and (last.get("kind") == "usage" or isinstance(failure, NotComparable)):

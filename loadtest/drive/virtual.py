@@ -22,7 +22,7 @@ from loadtest.drive.shapes import Shape, ShapePool
 from loadtest.drive.stages import Course, Time
 from loadtest.drive.timetable import pattern_of, timetable
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, TOO_MANY, CellRecord, Scrape
+from loadtest.record import REQUEST_SCHEMA, TOO_MANY, CellRecord, Scrape, compared, header_version
 from loadtest.settings import Experiment
 from loadtest.simulate.draws import mix
 from loadtest.simulate.exposition import values
@@ -264,11 +264,12 @@ def who_asks(experiment: Experiment) -> Asking:
 def _header(experiment: Experiment, arms: Mapping[str, ArmModel], world: str | None) -> dict[str, Any]:
     names = list(arms)
     return {
-        "schema": 1, "version": "virtual", "status": "complete", "reason": "", "command": "", "notes": [],
+        "schema": header_version(names[1:]), "version": "virtual", "status": "complete", "reason": "",
+        "command": "", "notes": [],
         "scenario": {"name": "virtual", "path": "", "sha256": ""}, "experiment": as_document(experiment),
         "arms": [{"name": name, "role": "candidate" if i else "baseline", "url": "", "model": "simulated",
                   "version": "", "identity": {}, "speculative": None} for i, name in enumerate(names)],
-        "baseline": names[0], "candidate": names[1] if len(names) > 1 else None, "comparability": [], "waived": [],
+        "baseline": names[0], **compared(names[1:]), "comparability": [], "waived": [],
         "simulated": {"world": world, "late_ratio": {}} if world else None, "smoke": False, "measure_only": False,
         "calibration": None, "asking": as_event(who_asks(experiment)), "host": {},
     }  # fmt: skip

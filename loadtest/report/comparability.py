@@ -19,7 +19,16 @@ def comparison_lines(rows: Sequence[Mapping[str, Any]], *, every: bool = False) 
     """Return the table's lines: a count of each kind of difference, then what differs, the gravest first.
 
     What speculation itself sets is counted where it is much, and equal items are, unless `every` row is asked for.
+    Of several candidates (rows that name an `arm`) each has a table under its name.
     """
+    arms = list(dict.fromkeys(str(row["arm"]) for row in rows if row.get("arm")))
+    if not arms:
+        return _table(rows, every=every)
+    own = {arm: _table([row for row in rows if row.get("arm") == arm], every=every) for arm in arms}
+    return [line for arm, lines in own.items() for line in (f"{words.plain(arm, 64)} against the baseline:", *lines)]
+
+
+def _table(rows: Sequence[Mapping[str, Any]], *, every: bool) -> list[str]:
     counts = Counter(str(row["kind"]) for row in rows)
     waived = sum(bool(row.get("waived")) for row in rows)
     told = ", ".join(f"{counts[kind]} {NOUNS[kind]}" for kind in reversed(ORDER) if counts[kind])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from loadtest.errors import UsageError
 from loadtest.servers.headers import refuse_unsendable
 
+ARM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 NO_COUNTERS = "none"  # in place of metrics URLs: its counters are not read
 
 

@@ -29,14 +29,13 @@ from loadtest.checks import choice, shown
 from loadtest.errors import UsageError, nearest
 from loadtest.experiment import parse_toml
 from loadtest.servers.address import clean_url, proxy_url, read_address
-from loadtest.servers.arm import NO_COUNTERS, Arm
+from loadtest.servers.arm import ARM_NAME, NO_COUNTERS, Arm
 from loadtest.servers.arm_table import ArmTable as ArmTable
 from loadtest.servers.hiding import HIDDEN, hidden, is_secret, secret_words
 
 LEAST_INHERITED = 8  # characters of a secret that a server has from the shell: shorter words are in any log
 MACHINES, COMPARISONS = ("shared", "own"), ("deployed", "isolated")
 TOP = ("machine", "comparison", "variables", "arms")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLACE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^{}]*))?\}|\{([A-Za-z_]\w*)\}", re.ASCII)
 
 
@@ -132,7 +131,7 @@ class _Reader:
 
     def _table(self, name: str, values: Any) -> ArmTable:
         table = f"arms.{name}"
-        if not _NAME.fullmatch(name):
+        if not ARM_NAME.fullmatch(name):
             said = f"{name!r} is no name for an arm; use letters, digits and . _ - only, at most 64."
             raise self._fail("", table, said)
         if not isinstance(values, Mapping):

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.record import SCHEMA_VERSION, CellRecord, LineWriter, Outcome, Request, RequestWriter, Scrape, write_json
+from loadtest.record import (
+    SCHEMA_VERSION,
+    SEVERAL_VERSION,
+    CellRecord,
+    LineWriter,
+    Outcome,
+    Request,
+    RequestWriter,
+    Scrape,
+    write_json,
+)
 from loadtest.run_folder import finish_requests, read_cells, read_lines, read_requests, read_run, read_scrapes
 
 
@@ -95,7 +105,7 @@ def test_folders_that_are_no_run_are_refused(tmp_path: Path):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(UsageError, match=r"run\.json"):
             read_run(tmp_path)
-    write_json(tmp_path / "run.json", {"schema": SCHEMA_VERSION + 1})
+    write_json(tmp_path / "run.json", {"schema": SEVERAL_VERSION + 1})
     with pytest.raises(UsageError, match="use a newer one"):
         read_run(tmp_path)
     run = {"schema": SCHEMA_VERSION, "status": "complete", "baseline": "a", "experiment": {}}

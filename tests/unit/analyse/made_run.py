@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,6 +95,7 @@ class Made:
     levels: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
     blocks: int = 6
     speedup: Callable[[float], float] = lambda level: 1.5
+    speedups: Mapping[str, Callable[[float], float]] = field(default_factory=dict)  # of arms that have their own
     ttft_factor: Callable[[float], float] = lambda level: 1.0
     noise: float = 0.005
     seed: int = 7
@@ -130,12 +131,15 @@ class Made:
                     clock += window + 10
         return self.run, cells, scrapes, table_of(rows)
 
+    def _speculates(self, arm: str) -> bool:
+        return arm == SPEC or arm in self.speedups
+
     def _gap(self, arm: str, level: float) -> float:
         loaded = self.gap_s * (1 + level / 50)
-        return loaded / self.speedup(level) if arm == SPEC else loaded
+        return loaded / self.speedups.get(arm, self.speedup)(level) if self._speculates(arm) else loaded
 
     def _ttft(self, arm: str, level: float) -> float:
-        return self.ttft_s * (self.ttft_factor(level) if arm == SPEC else 1.0)
+        return self.ttft_s * (self.ttft_factor(level) if self._speculates(arm) else 1.0)
 
     def _length(self, arm: str, level: float) -> float:
         return self._ttft(arm, level) + self._gap(arm, level) * (self.chunks - 1)
@@ -159,15 +163,15 @@ class Made:
 
     def _scrapes(self, number: int, arm: str, level: float, clock: float, window: float, totals: dict[str, float],
                  own: list[Request]) -> list[Scrape]:  # fmt: skip
-        """Counters of a server that drafts 3 and accepts 1 per step in the speculative arm."""
+        """Counters of a server that drafts 3 and accepts 1 per step in a speculative arm."""
         made = []
         before = totals[arm]
         for moment, share in (("idle_before", 0.0), ("window_open", 0.1), ("window_close", 0.9), ("idle_after", 1.0)):
             requests = before + share * len(own)
             tokens = self.chunks * requests
             decoded = tokens - requests
-            steps = decoded / 2 if arm == SPEC else decoded
-            step_s = self._gap(arm, level) * (2 if arm == SPEC else 1)
+            steps = decoded / 2 if self._speculates(arm) else decoded
+            step_s = self._gap(arm, level) * (2 if self._speculates(arm) else 1)
             values = {
                 "vllm:generation_tokens_total": tokens,
                 "vllm:request_success_total": requests,
@@ -178,7 +182,7 @@ class Made:
                 "vllm:num_preemptions_total": 0.0,
             }
             slots = []
-            if arm == SPEC:
+            if self._speculates(arm):
                 values["vllm:spec_decode_num_drafts_total"] = steps
                 values["vllm:spec_decode_num_draft_tokens_total"] = 3 * steps
                 values["vllm:spec_decode_num_accepted_tokens_total"] = steps
