@@ -22,11 +22,12 @@ from loadtest.drive.alarms import Alarm
 from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
 from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
+from loadtest.drive.gather import reader
 from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
 READ_SIZE = 64 * 1024
-_READABLE, _WRITABLE = 1, 2
+_WRITABLE = 2
 
 # One buffer for all: a read is used up before the next one begins, whichever connection makes it.
 _buffer = bytearray(READ_SIZE)
@@ -70,7 +71,7 @@ class Connection:
             if endpoint.tls is not None:
                 self._start_tls(endpoint.tls, deadline_s)
             self.loop = get_hub().loop
-            self.reader = self.loop.io(self._socket.fileno(), _READABLE)
+            self.reader = reader(self._socket.fileno(), stamped=KERNEL_STAMPS)
             self.writer = self.loop.io(self._socket.fileno(), _WRITABLE)
         except BaseException:
             self._socket.close()

@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import gevent
 from gevent.hub import Waiter, get_hub
@@ -79,7 +80,8 @@ class Waits:
             self._watcher.ref = False
 
 
-_waits: dict[int, Waits | None] = {}  # by hub, since a thread may have one of its own; None: there is no such timer
+# By hub, since a thread may have one of its own; None: there is no such timer.
+_waits: WeakKeyDictionary[Any, Waits | None] = WeakKeyDictionary()
 
 
 def sleep_until(at_s: float) -> None:
@@ -87,7 +89,7 @@ def sleep_until(at_s: float) -> None:
     wait_s = at_s - time.perf_counter()
     if wait_s <= 0:
         return
-    hub = id(get_hub())
+    hub = get_hub()
     if hub not in _waits:
         try:
             _waits[hub] = Waits()

@@ -1,0 +1,125 @@
+"""Many sockets read at one wake of the hub.
+
+A wake of the hub costs as much as reading a socket or two. The kernel writes down when bytes arrive, so that with many
+streams under way it does no harm to read them a little later, and together: what stands in the records is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from gevent import monkey
+from gevent.hub import get_hub
+
+GATHER_S = 0.0002  # from the end of one batch of reads to the next, where FEW or more streams are under way
+FEW = 64  # below them a wake is rare, and a read at once is worth more
+MOST = 1024  # sockets read at one wake
+_READABLE = 1
+_sleep: Any = monkey.get_original("time", "sleep")
+
+
+class Reader(Protocol):
+    """Calls back whenever one socket is readable, from `start` to `stop`; also what a watcher of the hub does."""
+
+    def start(self, callback: Callable[[], object]) -> None: ...  # noqa: D102
+    def stop(self) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
+class Gatherer:
+    """The sockets of one hub. Between requests they stay registered, which saves two system calls for each request."""
+
+    def __init__(self, gather_s: float) -> None:
+        """Raise OSError where the system gives no epoll."""
+        self._gather_s = gather_s
+        self._poll = monkey.get_original("select", "epoll")()
+        self._registered: set[int] = set()
+        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._ended_s = 0.0  # of the last batch
+        self._watcher = cast(Any, get_hub().loop.io(self._poll.fileno(), _READABLE))
+        self._watcher.start(self._read)
+        self._watcher.ref = False  # while nobody reads: a hub with nothing else to do may end
+
+    def start(self, descriptor: int, callback: Callable[[], object]) -> None:
+        """Call `callback` whenever the socket is readable."""
+        if not self._callbacks:
+            self._watcher.ref = True
+        self._callbacks[descriptor] = callback
+        if descriptor not in self._registered:
+            self._poll.register(descriptor, _READABLE)
+            self._registered.add(descriptor)
+
+    def stop(self, descriptor: int) -> None:
+        """Call nobody for this socket; stopping twice is allowed."""
+        if self._callbacks.pop(descriptor, None) is not None and not self._callbacks:
+            self._watcher.ref = False
+
+    def forget(self, descriptor: int) -> None:
+        """Let go of a socket that is about to be closed."""
+        self.stop(descriptor)
+        if descriptor in self._registered:
+            self._registered.remove(descriptor)
+            self._poll.unregister(descriptor)
+
+    def _read(self) -> None:
+        callbacks = self._callbacks
+        if len(callbacks) >= FEW:
+            early_s = self._ended_s + self._gather_s - time.perf_counter()
+            if early_s > 0:
+                _sleep(early_s)
+        for descriptor, _ in self._poll.poll(0, MOST):
+            callback = callbacks.get(descriptor)
+            if callback is not None:
+                callback()
+            elif descriptor in self._registered:  # closed, or said something, between two requests: seen at the next
+                self.forget(descriptor)
+        self._ended_s = time.perf_counter()
+
+
+class GatheredReader:
+    """One socket of a Gatherer."""
+
+    __slots__ = ("_descriptor", "_gatherer")
+
+    def __init__(self, gatherer: Gatherer, descriptor: int) -> None:
+        self._gatherer, self._descriptor = gatherer, descriptor
+
+    def start(self, callback: Callable[[], object]) -> None:
+        """Call `callback` whenever the socket is readable; it must not raise."""
+        self._gatherer.start(self._descriptor, callback)
+
+    def stop(self) -> None:
+        """Call nobody any longer."""
+        self._gatherer.stop(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the socket, before it is closed."""
+        self._gatherer.forget(self._descriptor)
+
+
+_gatherers: WeakKeyDictionary[Any, dict[float, Gatherer | None]] = WeakKeyDictionary()  # by hub, and by pause
+
+
+def reader(descriptor: int, *, stamped: bool) -> Reader:
+    """Return the reader of a socket; where the kernel does not stamp what arrives, nothing is ever put off."""
+    hub = get_hub()
+    own = _gatherers.setdefault(hub, {})
+    gather_s = GATHER_S if stamped else 0.0
+    if gather_s not in own:
+        own[gather_s] = _gatherer(gather_s)
+    gatherer = own[gather_s]
+    if gatherer is None:
+        watcher: Reader = cast(Any, hub.loop.io(descriptor, _READABLE))
+        return watcher
+    return GatheredReader(gatherer, descriptor)
+
+
+def _gatherer(gather_s: float) -> Gatherer | None:
+    """Return a gatherer of this hub; None where the system has no epoll."""
+    try:
+        return Gatherer(gather_s)
+    except (OSError, AttributeError):
+        return None
