@@ -1,4 +1,4 @@
-"""Trace: requests arrive as they did in a recorded hour, and are as long as they were then.
+"""Trace: requests arrive as they did in recorded traffic, and are as long as they were then.
 
 [trace] in trace.toml names the file: a published trace (Azure, BurstGPT, Mooncake), CSV or JSONL of your own, or what
 `loadtest import` makes of a log. Where it holds lengths alone, they are met with text of the right kind.

@@ -26,7 +26,7 @@ from loadtest.experiment import SECTIONS, from_document, from_toml, with_slo_fil
 from loadtest.report.junit import write_junit
 from loadtest.report.markdown import write_summary
 from loadtest.report.page import write_page
-from loadtest.run_folder import read_run
+from loadtest.run_folder import read_run, read_texts
 from loadtest.servers.counters import family_names, parse_exposition
 from loadtest.servers.file import read_servers
 from loadtest.workload.prompts import PromptSource
@@ -194,7 +194,7 @@ def drawn_from(folder: Path) -> None:
     json.dumps(as_json(judgement))
     write_summary(folder, header, judgement)
     write_junit(folder, header, judgement)
-    write_page(folder, header, judgement)
+    write_page(folder, header, judgement, read_texts(folder))
 
 
 def spoiled_run(name: str, seed: int, place: Path) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import stat
 
 import pytest
 import report_example as example
+from hypothesis import given
+from hypothesis import strategies as st
 from parsed import Parsed
 from test_report_page import PAYLOADS
 
@@ -96,3 +99,15 @@ def test_texts_come_back_from_the_folder_and_a_wrong_value_is_named(tmp_path):
         file.write('{"cell": 1, "arm": "baseline", "session": 1, "turn": 0, "prompt": 5, "answer": ""}\n')
     with pytest.raises(UsageError, match=r"texts\.jsonl, line \d+, has `prompt` 5; it must be text"):
         read_texts(tmp_path)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text(), max_size=2)
+NAMES = ("cell", "arm", "session", "turn", "prompt", "answer", "answer_cut")
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES).map(json.dumps) | st.text(), max_size=3))
+def test_a_file_of_any_lines_is_read_or_refused(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "texts.jsonl").write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(UsageError):
+        assert all(isinstance(row, KeptText) for row in read_texts(folder))
