@@ -40,8 +40,8 @@ class Client:
         """POST `body` to `path` and fill `record` from sending to the end of the answer; returns when it is over.
 
         `on_first` is called once when the first chunk has come, and `hear` with the data of each event, in the hub:
-        they must not wait. A kill or a timeout of
-        the greenlet closes the connection, marks the record cancelled and is raised again.
+        they must not wait. A kill or a timeout of the greenlet closes the connection, marks the record cancelled and is
+        raised again.
         """
         if self._busy:
             raise RuntimeError("a client runs one request at a time")

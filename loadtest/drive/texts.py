@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -112,4 +113,5 @@ def _parts(data: bytes) -> Iterator[tuple[str, str]]:
     if isinstance(choice.get("text"), str):
         yield "content", choice["text"]
     if delta.get("tool_calls"):
-        yield "tool_calls", orjson.dumps(delta["tool_calls"]).decode()
+        with suppress(orjson.JSONEncodeError):  # it reads deeper nesting than it writes
+            yield "tool_calls", orjson.dumps(delta["tool_calls"]).decode()

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loadtest.analyse.slowest import EACH, slowest
@@ -128,6 +128,7 @@ def test_reasoning_stands_before_the_answer_and_calls_after_it() -> None:
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
         st.sampled_from(["choices", "delta", "content", "text", "tool_calls", "reasoning"]), inner, max_size=3),
     max_leaves=8).map(orjson.dumps)), max_size=4))  # fmt: skip
+@example([b'{"choices":[{"delta":{"tool_calls":' + b"[" * 300 + b"]" * 300 + b"}}]}"])
 def test_no_event_breaks_it(events: list[bytes]) -> None:
     assert isinstance(answer_of(events), str)
 
