@@ -1,5 +1,25 @@
-"""`python -m loadtest`."""
+"""`python -m loadtest`, and the program `loadtest`: Ctrl-C ends it with a sentence also while it is still loading."""
 
-from loadtest.cli import main
+from __future__ import annotations
 
-main()
+import signal
+import sys
+
+INTERRUPTED = 130  # errors.ExitCode, which is not loaded yet
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from loadtest.cli import main as command_line
+    except KeyboardInterrupt:
+        sys.stderr.write("loadtest: stopped.\n")
+        sys.exit(INTERRUPTED)
+    try:
+        command_line()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; one more Ctrl-C must not change the exit code
+
+
+if __name__ == "__main__":
+    main()

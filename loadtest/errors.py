@@ -12,6 +12,7 @@ Our own mistakes are ordinary exceptions; Python turns them into exit 1, which i
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
@@ -68,6 +69,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean `{matches[0]}`?" if matches else ""
 
 
+# Colours, cursor movements, titles and links of a terminal (ECMA-48): CSI …, OSC … up to its end, two characters.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
+
+
 def printable(text: str) -> str:
-    """Return text without control characters: a server's words reach a terminal."""
+    """Return text without escape sequences and control characters: a server's words reach a terminal."""
+    text = _ESCAPES.sub("", text)
     return "".join(c for c in text if c in "\n\t" or c.isprintable())

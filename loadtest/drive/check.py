@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.pair import comparability, introduce
+from loadtest.drive.pair import comparability
 from loadtest.drive.preflight import agreed, refuse_above_limits
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.turns import Managed
@@ -18,6 +19,7 @@ from loadtest.servers.comparison import SPECULATION
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.kinds import KINDS
+from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
@@ -35,9 +37,16 @@ class Checked:
 
 def check(prepared: Prepared, tell: Tell) -> Checked:
     """Introduce the arms and compare them. Raises UsageError where one does not answer or the plan cannot be asked."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loadtest-check-")))
-        met = _meet_all(prepared, folder, stack, tell)
+    folder = Path(tempfile.mkdtemp(prefix="loadtest-check-"))
+    try:
+        with ExitStack() as stack:
+            met = _meet_all(prepared, folder, stack, tell)
+    except StartFailed:
+        raise  # it names a log, which stays
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
     arms, identities = [arm for arm, _ in met], {arm.name: identity for arm, identity in met}
     agreed(arms, identities, prepared.experiment.generation)
     refuse_above_limits(arms, identities, prepared.experiment.load)
@@ -51,8 +60,7 @@ def check(prepared: Prepared, tell: Tell) -> Checked:
 def _meet_all(prepared: Prepared, folder: Path, stack: ExitStack, tell: Tell) -> list[tuple[Arm, Identity]]:
     """Introduce every arm, started one at a time where only one can run."""
     managed = Managed(prepared.choice.starts, folder, tell)
-    stack.callback(managed.stop)
-    managed.refuse_what_cannot_start(prepared.arms)
+    stack.enter_context(managed.over(prepared.arms))
     met = []
     for arm in prepared.arms:
         if prepared.world:
@@ -64,7 +72,7 @@ def _meet_all(prepared: Prepared, folder: Path, stack: ExitStack, tell: Tell) ->
             if prepared.choice.restarts:
                 managed.stop()
             managed.start(arm, 1, 1)
-        met.append(introduce(arm, prepared.experiment.generation, answers=True))
+        met.append(managed.meet(arm, prepared.experiment.generation, answers=True))
     return met
 
 

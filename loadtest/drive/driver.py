@@ -36,7 +36,7 @@ from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.loads import unit_of
 from loadtest.record import CellRecord, Request, RequestWriter
-from loadtest.servers.control import Arm, Control, arm_from, must_stay_alive, reset_prefixes
+from loadtest.servers.control import Arm, Control, arm_from, no_longer_answers, reset_prefixes
 from loadtest.settings import Experiment
 from loadtest.workload.given import notes_of
 
@@ -212,11 +212,14 @@ class Driver:
                 experiment = coarse(experiment)
             record = self._driving.drive(cell, target, control, experiment, self._records, self._records.keep,
                                          waited_s)  # fmt: skip
+        gone = None if record.state == "interrupted" else no_longer_answers(control)
+        if gone is not None:  # its cell says nothing of the arm, however few requests failed, and is measured again
+            record = replace(record, state="interrupted", reason=str(gone))
         self._records.ended(record)
         self._tell({"event": "cell_end", "cell": cell.cell, "arm": cell.arm, "level": cell.level, "block": cell.block,
                     "index": order, "state": record.state, "reason": record.reason})  # fmt: skip
-        if record.state != "interrupted":  # a server that died late in a cell fails few requests of that cell
-            must_stay_alive(control)
+        if gone is not None:
+            raise gone
 
     def _unready(self, control: Control, waited_s: float | None) -> str:
         """Return why a cell cannot begin; its prefix cache is emptied where that is asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -34,18 +35,18 @@ def make_folder(out: Path, started: datetime, name: str) -> Path:
     raise UsageError(f"--out {out} already holds 100 runs of this second.")
 
 
-def remove_if_empty(folder: Path, keep: Path | None = None) -> bool:
-    """Remove the folder of a run that measured nothing, all but the log to keep; return whether it was one.
+def remove_if_empty(folder: Path, keep: Collection[Path] = ()) -> bool:
+    """Remove the folder of a run that measured nothing, all but the logs to keep; return whether it was one.
 
     A folder that holds requests stays, in whichever form they are.
     """
     if has_requests(folder):
         return False
-    if keep is None:
+    if not keep:
         shutil.rmtree(folder, ignore_errors=True)
         return True
     for path in folder.iterdir():
-        if path.name != keep.name:
+        if path not in keep:
             path.unlink(missing_ok=True)
     return True
 

@@ -12,12 +12,13 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def stopping_on_interrupt() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything; nohup's choice stays."""
 
     def raise_interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, raise_interrupt) for number in INTERRUPTS}
+    heard = [n for n in INTERRUPTS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, raise_interrupt) for number in heard}
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 
 from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.outputs import DEFAULT_PROMPTS, Asked, Collector, asked_of
-from loadtest.drive.pair import comparability, introduce, refuse_violations, takes_salt
+from loadtest.drive.pair import comparability, refuse_violations, takes_salt
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.turns import Managed
 from loadtest.errors import RunError, UsageError
@@ -66,7 +66,7 @@ def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Coll
 ]:  # fmt: skip
     """Bring every arm up, one at a time where only one can run, and put the prompts to it."""
     managed = Managed(prepared.choice.starts, folder, tell)
-    stack.callback(managed.stop)
+    stack.enter_context(managed.over(prepared.arms))
     met: list[tuple[Arm, Identity]] = []
     for more, arm in enumerate(prepared.arms):
         if prepared.world:
@@ -75,7 +75,7 @@ def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Coll
             if prepared.choice.restarts:
                 managed.stop()
             managed.start(arm, 1, 1)
-        known, identity = introduce(arm, prepared.experiment.generation)
+        known, identity = managed.meet(arm, prepared.experiment.generation)
         refuse_violations(_comparability(prepared, [*met, (known, identity)]))
         control = Control(known)
         try:

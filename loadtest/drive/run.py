@@ -21,7 +21,7 @@ from loadtest.drive.late_steps import LateSteps
 from loadtest.drive.launch import DriverProcess
 from loadtest.drive.meeting import Meeting
 from loadtest.drive.outputs import wanted_in_run
-from loadtest.drive.pair import introduce, refuse_violations
+from loadtest.drive.pair import refuse_violations
 from loadtest.drive.planning import Planning
 from loadtest.drive.preflight import salted, trial_notes
 from loadtest.drive.prepare import Prepared, terms_of
@@ -47,14 +47,17 @@ def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
     make_room(connections(prepared.experiment.load))
     started, origin_ns = datetime.now(UTC), time.perf_counter_ns()
     folder = make_folder(prepared.options.out, started, prepared.options.scenario.stem)
+    managed = Managed(prepared.choice.starts, folder, tell)
     try:
         with ExitStack() as stack:
             held = stack.enter_context(holding(folder))
-            return _Run(prepared, tell, folder, stack, held, looks=looks).measure(started, origin_ns)
+            return _Run(prepared, tell, folder, stack, held, managed, looks=looks).measure(started, origin_ns)
     except OSError as error:
         raise unwritable(folder, error) from error
     except LoadtestError as error:
-        remove_if_empty(folder, error.log if isinstance(error, StartFailed) else None)
+        logs = () if isinstance(error, Interrupted) else managed.logs
+        if remove_if_empty(folder, logs) and logs and not isinstance(error, StartFailed):  # which shows its log itself
+            raise type(error)(f"{error} What the servers wrote is in {folder}.") from error
         raise
     except KeyboardInterrupt:
         if remove_if_empty(folder):
@@ -75,7 +78,8 @@ def go_on(resumed: Resumed, tell: Tell) -> Path:
     try:
         with ExitStack() as stack:
             held = stack.enter_context(holding(folder))
-            return _Run(prepared, tell, folder, stack, held, resumed).measure(datetime.now(UTC), resumed.origin_ns())
+            run = _Run(prepared, tell, folder, stack, held, Managed(prepared.choice.starts, folder, tell), resumed)
+            return run.measure(datetime.now(UTC), resumed.origin_ns())
     except OSError as error:
         raise unwritable(folder, error) from error
     except KeyboardInterrupt:
@@ -86,7 +90,7 @@ class _Run:
     """One run under way: the servers, what is known of them, and the header on disk."""
 
     def __init__(self, prepared: Prepared, tell: Tell, folder: Path, stack: ExitStack, held: int,
-                 resumed: Resumed | None = None, looks: Looks | None = None) -> None:  # fmt: skip
+                 managed: Managed, resumed: Resumed | None = None, looks: Looks | None = None) -> None:  # fmt: skip
         """Start the servers that stay up for the whole run; `stack` ends everything that is started.
 
         `held` is the descriptor that holds the folder; `resumed` is the run that is gone on with.
@@ -101,10 +105,9 @@ class _Run:
         self._met = Meeting(prepared.choice, prepared.options.waive, known)  # a start is held against what was known
         self._header: dict[str, Any] = {}
         self._trials: list[str] = []  # what was tried before anything was measured
-        self._managed = Managed(prepared.choice.starts, folder, tell)
+        self._managed, self._lost = managed, ""  # what is said of a server that is not there any more
         self._late_steps = LateSteps()
-        stack.callback(self._managed.stop)
-        self._managed.refuse_what_cannot_start(prepared.arms)
+        stack.enter_context(managed.over(prepared.arms))
         if prepared.world:
             for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
                 self._met.arms[name] = replace(
@@ -128,7 +131,7 @@ class _Run:
         prepared, folder = self._prepared, self._folder
         restarts = prepared.choice.restarts
         for arm in () if restarts else tuple(self._met.arms.values()):
-            self._meet(*introduce(arm, prepared.experiment.generation))
+            self._meet(*self._managed.meet(arm, prepared.experiment.generation))
         if not restarts:
             self._agree()
         planning = self._planning = self._begin(started, origin_ns)
@@ -163,7 +166,9 @@ class _Run:
         elif self._looks is not None and self._looks.reason:
             last = last | {"state": GIVEN_UP, "reason": self._looks.reason}
         elif last["state"] == "aborted":
-            last = last | {"reason": last["reason"] + self._managed.obituary()}
+            last = last | {"reason": f"{last['reason']} {self._lost or self._managed.lost()}".rstrip()}
+        elif self._lost:
+            last = last | {"state": "aborted", "kind": "run", "reason": self._lost}
         return self._conclude(last, turns.failure if turns else None, origin_ns)
 
     def _begin(self, started: datetime, origin_ns: int) -> Planning:
@@ -240,11 +245,18 @@ class _Run:
                 self._write_header()
                 self._processes.pop(NULL).stop()
             self._tell(event)
-            if event["event"] == "cell_end" and self._looks and self._looks.ended(self._folder, event):
-                self._header["notes"].append(f"Ended early: {self._looks.reason}.")
+            if event["event"] == "cell_end" and self._is_over(event):
                 driver.give_up()
 
         return listen
+
+    def _is_over(self, event: dict[str, Any]) -> bool:
+        """Return whether the run ends after this cell: an objective has failed for certain, or a server has gone."""
+        self._lost = self._lost or self._managed.lost()  # what answers then is not what was started
+        if self._looks and self._looks.ended(self._folder, event):
+            self._header["notes"].append(f"Ended early: {self._looks.reason}.")
+            return True
+        return bool(self._lost)
 
     def _conclude(self, last: dict[str, Any], failure: LoadtestError | None, origin_ns: int) -> Path:
         """Complete the records, or say why there are none."""

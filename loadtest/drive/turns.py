@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError
 from loadtest.servers.control import Arm, server_named
 from loadtest.servers.file import Start
 from loadtest.servers.identity import Identity
-from loadtest.servers.managed import ManagedServer, refuse_missing_program, refuse_taken_port
+from loadtest.servers.managed import ManagedServer, refuse_missing_program
+from loadtest.servers.ports import held_against_other_runs, refuse_taken_port
+from loadtest.settings import Generation
 
 Tell = Callable[[dict[str, Any]], None]
 Meet = Callable[[Arm, Identity], None]
@@ -28,26 +30,46 @@ class Managed:
         """Start nothing yet; `starts` says how, by arm."""
         self._starts, self._folder, self._tell = starts, folder, tell
         self._up: dict[str, ManagedServer] = {}
+        self.logs: list[Path] = []  # of every start so far
 
-    def refuse_what_cannot_start(self, arms: Iterable[Arm]) -> None:
-        """Raise UsageError when a port is in use or a program is missing, before any server is started."""
-        for arm in arms:
-            if arm.name in self._starts:
+    @contextmanager
+    def over(self, arms: Sequence[Arm]) -> Iterator[None]:
+        """Hold the ports of those arms that are to be started; in the end, end all servers.
+
+        Raises UsageError when a port is in use, or a program is missing, before any server is started.
+        """
+        own = [arm for arm in arms if arm.name in self._starts]
+        with held_against_other_runs(own), ExitStack() as stack:
+            stack.callback(self.stop)
+            for arm in own:
                 refuse_taken_port(arm)
                 refuse_missing_program(arm, self._starts[arm.name])
+            yield
 
     def start(self, arm: Arm, number: int, total: int) -> None:
         """Start an arm for the `number`-th time (from 1) of `total`, and wait for its health. Raises UsageError."""
         server = ManagedServer(arm, self._starts[arm.name], self._folder / f"server-{arm.name}-{number}.log")
+        patience_s = self._starts[arm.name].stop_s if self.logs else 0.0  # what ended before may hold it for a while
         self._up[arm.name] = server  # before it runs, so that nothing can be left behind
         self._tell({"event": "server_start", "arm": arm.name, "start": number, "starts": total, "url": arm.url})
         try:
-            server.launch()
+            server.launch(patience_s)
+            self.logs.append(server.log)
             took_s = server.wait_until_healthy(self._tell)
         except UsageError:
             del self._up[arm.name]  # it has been stopped, or was never started
             raise
         self._tell({"event": "server_ready", "arm": arm.name, "took_s": took_s})
+
+    def meet(self, arm: Arm, generation: Generation, *, answers: bool = False) -> tuple[Arm, Identity]:
+        """Introduce an arm; where that fails, one that was started is ended and told of with the end of its log."""
+        try:
+            return introduce(arm, generation, answers=answers)
+        except UsageError as error:
+            server = self._up.pop(arm.name, None)
+            if server is None:
+                raise
+            raise server.failed(error) from error
 
     def stop(self) -> None:
         """End all, each after the other."""
@@ -56,14 +78,19 @@ class Managed:
                 self._tell({"event": "server_stop", "arm": name})
                 stack.callback(self._up.pop(name).stop)
 
-    def obituary(self) -> str:
-        """Say how the logs of servers that ended by themselves end; empty when none did."""
-        ended = [(name, server) for name, server in self._up.items() if server.ended]
-        return "".join(
-            f" T{server_named(name)[1:]} ended by itself{server.how_it_ended()}; its log ends:"
-            f" {server.tail(LAST_LINES) or '(empty)'}"
-            for name, server in ended
+    def lost(self) -> str:
+        """Say which servers ended by themselves, and how their logs end, or share their port; empty when none did."""
+        return " ".join(
+            f"T{server_named(name)[1:]} {said}" for name, server in self._up.items() if (said := _lost(server))
         )
+
+
+def _lost(server: ManagedServer) -> str:
+    if server.ended:
+        return f"ended by itself{server.how_it_ended()}; its log ends: {server.tail(LAST_LINES) or '(empty)'}"
+    if server.shares_its_port:
+        return f"shares its port with another program, and {server.arm.url} is answered by the two in turn."
+    return ""
 
 
 class Turns:
@@ -88,7 +115,7 @@ class Turns:
             self._part()
             self._managed.stop()
             self._managed.start(self._arms[name], start + 1, self._total)
-            arm, identity = introduce(self._arms[name], self._generation)
+            arm, identity = self._managed.meet(self._arms[name], self._generation)
             refuse_another(name, start + 1, self._first.setdefault(name, identity), identity)
             self._meet(arm, identity)
         except LoadtestError as error:

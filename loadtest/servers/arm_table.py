@@ -9,6 +9,8 @@ from loadtest.checks import choice, flag, positive_s, strings, text, whole
 from loadtest.servers.kinds import KINDS
 from loadtest.settings import key
 
+LONGEST_S = 86400.0
+
 
 def _words_by_name(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
@@ -26,6 +28,14 @@ def _path_of_url(value: Any) -> str:
     if not isinstance(value, str) or not value.startswith("/") or any(c.isspace() for c in value):
         raise ValueError('a path such as "/health"')
     return value
+
+
+def _wait_s(value: Any) -> float:
+    """Accept a duration that can be waited for: the system's clocks take no more than days."""
+    seconds = positive_s(value)
+    if seconds > LONGEST_S:
+        raise ValueError("a duration above 0, at most a day (86400 s)")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,6 @@ class ArmTable:
     )
     env: dict[str, str] = key({}, _words_by_name, "environment of the command, on top of this program's own")
     cwd: str = key("", text, "working folder of the command, from the servers file's folder; default: the current one")
-    ready_s: float = key(600.0, positive_s, "time allowed from start to healthy")
-    stop_s: float = key(20.0, positive_s, "time allowed from TERM to its end, then it is killed; and to `stop`")
+    ready_s: float = key(600.0, _wait_s, "time allowed from start to healthy")
+    stop_s: float = key(20.0, _wait_s, "time allowed from TERM to its end, then it is killed; and to `stop`")
     health: str = key("/health", _path_of_url, "path that answers 200 once it serves")

@@ -224,9 +224,10 @@ def resolve_model(control: Control, wanted: str) -> str:
                      " name the one to test with --set servers.model=NAME.")  # fmt: skip
 
 
-def must_stay_alive(control: Control) -> None:
-    """Raise RunError when the server has gone."""
+def no_longer_answers(control: Control) -> RunError | None:
+    """Return what to raise when the server has gone, else None."""
     try:
         control.fetch("/v1/models")
     except NoAnswer:
-        raise RunError(f"{_capital(control.arm.where)} no longer answers.") from None
+        return RunError(f"{_capital(control.arm.where)} no longer answers.")
+    return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -58,18 +59,24 @@ def _hide(value: Any) -> Any:
 
 def carried(headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets that headers carry, in every form in which a server may repeat them."""
-    values = [value.removeprefix("Bearer ") for value in headers.values()]
-    return tuple(dict.fromkeys(form for value in values for form in _forms(value)))
+    return forms([value.removeprefix("Bearer ") for value in headers.values()])
+
+
+def forms(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return secrets in every form in which a program may repeat them."""
+    return tuple(dict.fromkeys(form for secret in secrets for form in _forms(secret)))
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, its blanks drawn together, escaped as in JSON and in a URL, and in base64."""
+    """Yield a secret as it is, its blanks drawn together, escaped as by JSON, Python and a URL, and in base64."""
     if not secret:
         return
     yield from (secret, " ".join(secret.split()), json.dumps(secret)[1:-1], secret.replace("/", "\\/"))
-    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    yield from (json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+    data = secret.encode(errors="surrogateescape")  # a variable of the environment need not be UTF-8
+    yield from (quote(data, safe=""), quote(data), quote_plus(data))
     for before in range(3):  # bytes of another text in the group of three that the secret begins in
-        core = _base64_core(secret.encode(), before)
+        core = _base64_core(data, before)
         if len(core) >= LEAST_BASE64:
             yield from (core, core.translate(_URL_SAFE))
 
@@ -101,6 +108,16 @@ def without(secrets: Sequence[str], text: str) -> str:
     return text
 
 
+def without_cut_start(secrets: Sequence[str], text: str) -> str:
+    """Return a text with the rest of a secret hidden that its cut start begins in."""
+    lowered = text.lower()
+    for secret in _longest_first(tuple(secrets)):
+        for begin in range(1, len(secret) - LEAST + 1):
+            if lowered.startswith(secret[begin:]):
+                return HIDDEN + text[len(secret) - begin :]
+    return text
+
+
 def _replaced(word: str, by: str, text: str) -> str:
     return re.sub(re.escape(word), by, text, flags=re.IGNORECASE)
 
@@ -120,7 +137,17 @@ def clean(log: Path, secrets: Sequence[str]) -> None:
     """Hide the secrets in a finished log: servers like to print the options that they were given."""
     if not any(len(secret) >= LEAST for secret in secrets) or not log.exists():
         return
-    before = log.read_text(encoding="utf-8", errors="replace")
+    before = log.read_bytes().decode("utf-8", errors="replace")
     after = without(secrets, before)
     if after != before:
-        log.write_text(after, encoding="utf-8")
+        with log.open("r+b", buffering=0) as file:  # in place: emptied first, it would be lost on a disk that is full
+            try:
+                _write_all(file, after.encode())
+            finally:
+                file.truncate(file.tell())
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

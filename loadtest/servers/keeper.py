@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +108,29 @@ def clear_away(spec: dict[str, Any], log: Path) -> None:
     """Run the command for what outlives a server, such as a container, for at most `stop_s` seconds."""
     if not spec.get("stop"):
         return
-    with log.open("ab") as out:
+    with _appended(log) as out:
         try:
             process = subprocess.Popen(
                 spec["stop"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=spec["env"],
                 cwd=spec["cwd"], start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            out.write(f"loadtest: `stop` could not be run: {error.strerror}\n".encode())
+            with contextlib.suppress(OSError):  # the disk is full
+                out.write(f"loadtest: `stop` could not be run: {error.strerror}\n".encode())
             return
         deadline = time.monotonic() + float(spec["stop_s"])
         while not _has_ended(process) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         end_all(process.pid, STOP_KILL_S)  # with its children, whether it ended or not
         process.wait()
+
+
+def _appended(log: Path) -> FileIO:
+    """Open a log to write on; the null device where it is not there any more, or cannot be written."""
+    try:
+        return FileIO(log, "ab")
+    except OSError:
+        return FileIO(os.devnull, "ab")
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -185,7 +195,8 @@ class Keeper:
         if self._spec.get("secrets"):  # the parent cleans the log as well, if it lives
             from loadtest.servers.hiding import clean
 
-            clean(self._log, self._spec["secrets"])
+            with contextlib.suppress(OSError):  # the disk is full: what could be hidden is
+                clean(self._log, self._spec["secrets"])
         return {"event": "ended", "code": code, "asked": self._asked}
 
 

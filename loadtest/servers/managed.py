@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm, Control, server_named
 from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.file import Start
-from loadtest.servers.hiding import clean, without
-from loadtest.servers.keeper import KILL_S, LINUX, clear_away, end_all
+from loadtest.servers.hiding import clean, forms
+from loadtest.servers.keeper import KILL_S, clear_away, end_all, members
+from loadtest.servers.log_tail import log_tail
+from loadtest.servers.ports import others_listen, wait_for_port
 
 Tell = Callable[[dict[str, Any]], None]
 POLL_S = 0.25
 ASK_S = 2.0  # one question after its health
+MODELS, SERVER_ERROR = "/v1/models", 500
 TELL_EVERY_S = 2.0
-TAIL_LINES, TAIL_BYTES = 20, 16384
-LISTENS = "0A"  # state of a listening socket in /proc/net/tcp
+TAIL_LINES = 20
+ALIVE_LINES = 5  # of a server that still ran: the reason is known, and these may say more
 
 
 class StartFailed(UsageError):
@@ -48,14 +48,14 @@ class ManagedServer:
     def __init__(self, arm: Arm, start: Start, log: Path) -> None:
         """Remember how it is started; nothing is started before `launch`."""
         self.arm, self.log = arm, log
-        self._start = start
+        self._start, self._secrets = start, forms(start.secrets)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._heard = b""  # what the keeper has said: JSON lines
         self._began_s = 0.0
 
-    def launch(self) -> None:
-        """Start it; raises UsageError when its port is taken, StartFailed when the command cannot be run."""
-        refuse_taken_port(self.arm)
+    def launch(self, patience_s: float = 0.0) -> None:
+        """Start it; raises UsageError when its port is taken, also after `patience_s` seconds."""
+        wait_for_port(self.arm, patience_s)
         self._began_s = time.monotonic()
         # A session of its own keeps Ctrl-C in a terminal from the keeper; this end of its stdin is what it lives by.
         self._keeper = subprocess.Popen(
@@ -70,7 +70,7 @@ class ManagedServer:
         start = self._start
         return {"command": list(start.command), "stop": list(start.stop), "env": dict(os.environ) | start.env,
                 "cwd": str(start.cwd or Path.cwd()), "stop_s": start.stop_s,
-                "secrets": list(start.secrets)}  # fmt: skip
+                "secrets": list(self._secrets)}  # fmt: skip
 
     def wait_until_healthy(self, tell: Tell) -> float:
         """Wait until it answers its health path; return the seconds since its start. Raises StartFailed."""
@@ -82,10 +82,14 @@ class ManagedServer:
                     raise self._failed(self._how_it_ended())
                 answer = self._ask(control)
                 waited_s = time.monotonic() - self._began_s
+                if not answer and self.shares_its_port:
+                    raise self._failed("shares its port with another program, and the two answer in turn: end the other"
+                                       f" one, or give the arm another port than that of {self.arm.url}")  # fmt: skip
                 if not answer:
                     return waited_s
                 if waited_s > self._start.ready_s:
-                    raise self._failed(f"was not healthy within {self._start.ready_s:g} s ({answer})")
+                    raise self._failed(f"was not healthy within {self._start.ready_s:g} s ({answer}); `ready_s` gives"
+                                       " it more time, `health` names another path to ask for")  # fmt: skip
                 if time.monotonic() - told_s >= TELL_EVERY_S:
                     told_s = time.monotonic()
                     tell({"event": "server_wait", "arm": self.arm.name, "waited_s": waited_s,
@@ -95,19 +99,33 @@ class ManagedServer:
             control.close()
 
     def _ask(self, control: Control) -> str:
-        """Return the empty string when it is healthy, else what it answered."""
-        path = self._start.health
-        try:
-            status = control.fetch(path, ASK_S).status
-        except NoAnswer as error:
-            return f"GET {path}: {error}"
-        return "" if status == 200 else f"GET {path}: HTTP {status}"
+        """Return the empty string when it is healthy, else what it answered.
+
+        Some answer their health path before the model is there: what is asked for next must not be an error of theirs.
+        """
+        for path in (self._start.health, MODELS):
+            try:
+                status = control.fetch(path, ASK_S).status
+            except NoAnswer as error:
+                return f"GET {path}: {error}"
+            if status >= SERVER_ERROR or (path == self._start.health and status != 200):
+                return f"GET {path}: HTTP {status}"
+        return ""
+
+    def failed(self, error: UsageError) -> StartFailed:
+        """Return what to say when it was healthy and could not be used, with the end of its log; it is ended."""
+        if self.ended:
+            return self._failed(f"ended just after its start{self.how_it_ended()}")
+        return self._with_log(str(error), ALIVE_LINES)
 
     def _failed(self, what: str) -> StartFailed:
+        return self._with_log(f"T{server_named(self.arm.name)[1:]} {what}.", TAIL_LINES)
+
+    def _with_log(self, sentence: str, lines: int) -> StartFailed:
         self.stop()
-        tail = self.tail(TAIL_LINES)
+        tail = self.tail(lines)
         ending = f"The end of its log ({self.log}):\n{tail}" if tail else f"It wrote nothing ({self.log})."
-        return StartFailed(f"T{server_named(self.arm.name)[1:]} {what}. {ending}", self.log)
+        return StartFailed(f"{sentence} {ending}", self.log)
 
     def _how_it_ended(self) -> str:
         self._hear(1.0)
@@ -115,7 +133,8 @@ class ManagedServer:
         if refused:
             return f"could not be started ({refused['reason']})"
         if ended:
-            return f"ended at its start, {_by(int(ended['code']))}"
+            hint = "" if ended["code"] else "; `start` must serve in the foreground, not leave a server behind"
+            return f"ended at its start, {_by(int(ended['code']))}{hint}"
         return "was lost: the process that kept it has ended"
 
     def how_it_ended(self) -> str:
@@ -123,6 +142,13 @@ class ManagedServer:
         self._hear(1.0)
         ended = self._word("ended")
         return f", {_by(int(ended['code']))}" if ended else ""
+
+    @property
+    def shares_its_port(self) -> bool:
+        """Whether another program listens where it does, so that the two answer in turn."""
+        if self._keeper is None or self.pid is None:
+            return False
+        return others_listen(self.arm, {process.pid for process in members(self.pid, self._keeper.pid)})
 
     @property
     def ended(self) -> bool:
@@ -153,13 +179,7 @@ class ManagedServer:
 
     def tail(self, lines: int) -> str:
         """Return the last lines of its log, without the secrets of its start."""
-        try:
-            with self.log.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-                text = log.read().decode("utf-8", errors="replace")
-        except OSError:
-            return ""
-        return without(self._start.secrets, "\n".join(text.rstrip().splitlines()[-lines:]))
+        return log_tail(self.log, lines, self._secrets)
 
     def stop(self) -> None:
         """End it and its children, and return once they have ended, also when Ctrl-C is pressed meanwhile."""
@@ -184,7 +204,8 @@ class ManagedServer:
         if started and not self._word("ended"):  # the keeper was killed: its orphans are ended from here
             end_all(int(started["pid"]), self._start.stop_s)
             clear_away(self._spec(), self.log)
-        clean(self.log, self._start.secrets)
+        with contextlib.suppress(OSError):  # the disk is full: what could be hidden is
+            clean(self.log, self._secrets)
 
 
 def _by(code: int) -> str:
@@ -210,53 +231,3 @@ def refuse_missing_program(arm: Arm, start: Start) -> None:
     found = str((start.cwd or Path.cwd()) / word) if os.sep in word else word
     if shutil.which(found, path=path) is None:
         raise UsageError(f"{server_named(arm.name).capitalize()} cannot be started: there is no program {word!r}.")
-
-
-def refuse_taken_port(arm: Arm) -> None:
-    """Raise UsageError when something already listens, or holds the port, where this arm is to be started."""
-    parts = urlsplit(arm.url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise UsageError(f"The host {host} of {server_named(arm.name)} cannot be looked up: {error}.") from error
-    if any(_taken(family, address) for family, _, _, _, address in addresses):
-        raise UsageError(f"Port {port} of {host} is in use: {server_named(arm.name)} cannot be started at {arm.url}."
-                         " End what listens there, or give the arm another port.")  # fmt: skip
-
-
-def _taken(family: int, address: Any) -> bool:
-    """Return whether something listens at an address, or holds it; an address of another machine cannot be held."""
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.settimeout(ASK_S)
-        if trial.connect_ex(address) == 0:
-            return True
-    held = _held(family, address, reuse=False)
-    # Connections that have just ended keep a port from being bound strictly, though a server may have it.
-    return held and (not _lingering(address[1]) or _held(family, address, reuse=True))
-
-
-def _held(family: int, address: Any, *, reuse: bool) -> bool:
-    """Return whether an address cannot be bound since it is in use; a server that still loads may hold its port."""
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(reuse))
-            trial.bind(address)
-    except OSError as error:
-        return error.errno == errno.EADDRINUSE
-    return False
-
-
-def _lingering(port: int) -> bool:
-    """Return whether ended connections of this port may linger; where the system does not say, they may."""
-    if not LINUX:
-        return True
-    rows = [line.split() for table in ("tcp", "tcp6") for line in _lines(Path("/proc/net", table))[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] != LISTENS for row in rows)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []

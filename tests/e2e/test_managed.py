@@ -6,18 +6,32 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, Command, assert_nothing_left, processes_that_mention
+from processes import CHAT, ROOT, Command, assert_nothing_left, processes_that_mention
 
 pytestmark = pytest.mark.e2e
 QUICK = ("--window", "1s", "--blocks", "2", "--set", "load.think_time=0", "--set", "generation.max_tokens=24")
 SHORT = ("--levels", "3", *QUICK)
 LONG = ("--levels", "3,5", "--window", "3s", "--blocks", "2", *QUICK[4:])  # two cells of each start
 SIMULATE = '"{python}", "-m", "loadtest.simulate", "--port", "{port}"'
+FAILS = """
+import http.server, sys
+class Fails(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'{"data": [{"id": "m"}]}')
+    def do_POST(self):
+        print("CUDA out of memory", flush=True)
+        self.send_response(500); self.end_headers()
+    def log_message(self, *words):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Fails).serve_forever()
+"""
 HANGS = '"{python}", "-c", "import time; print(\'loading\', flush=True); time.sleep(999)"'
 
 
@@ -210,6 +224,49 @@ def test_a_server_that_dies_in_a_cell_ends_the_run_with_the_end_of_its_log(loadt
     assert "no longer answers" in command.text
     assert "The baseline server ended by itself, killed by SIGKILL; its log ends: {" in " ".join(command.text.split())
     assert json.loads((folder / "run.json").read_text())["status"] == "aborted"
+    cells = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
+    assert [cell["state"] for cell in cells] == ["complete"] * (len(cells) - 1) + [
+        "interrupted"
+    ]  # measured again later
+    assert "no longer answers" in cells[-1]["reason"]
+    assert_nothing_left(command)
+
+
+def test_another_server_at_the_port_of_one_that_ended_is_not_measured(loadtest, servers_file, tmp_path):
+    end = tmp_path / "end"
+    waits = f'"sh", "-c", "while [ ! -e {end} ]; do sleep 0.1; done; echo address already in use; exit 1"'
+    port = _free_port()
+    command = loadtest("run", CHAT, "--out", loadtest.out, *LONG, "--servers",
+                       servers_file(baseline=waits, ports=(port, port)))  # fmt: skip
+    _until(lambda: list(loadtest.out.glob("*/server-baseline-1.log")), command)
+    other = subprocess.Popen([sys.executable, "-m", "loadtest.simulate", "--port", str(port)], cwd=ROOT,
+                             stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        folder = command.until_requests()
+        end.touch()
+        assert command.wait() == 5, command.text
+    finally:
+        other.terminate()
+        other.wait(10)
+    said = "The baseline server ended by itself, with code 1; its log ends: address already in use"
+    assert said in json.loads((folder / "run.json").read_text())["reason"]
+    assert_nothing_left(command)
+
+
+@pytest.mark.parametrize("kind", ["openai", pytest.param("vllm", marks=pytest.mark.nightly)])
+def test_the_log_of_a_server_that_is_healthy_and_of_no_use_is_kept_and_shown(loadtest, servers_file, tmp_path, kind):
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS)
+    port = _free_port()
+    file = servers_file(baseline=f'"{{python}}", "{script}", "{port}"', ports=(port, port), more=f"kind = '{kind}'\n")
+    command = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORT, "--servers", file)
+    assert command.process.returncode == 2, command.text
+    assert "HTTP 500" in command.text
+    (log,) = command.folder.iterdir()
+    assert log.name == "server-baseline-1.log"
+    assert "out of memory" in log.read_text()
+    assert str(log.parent) in command.text
+    assert kind == "vllm" or "out of memory" in command.text
     assert_nothing_left(command)
 
 

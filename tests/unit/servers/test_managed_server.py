@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
 from loadtest.servers.file import Start
+from loadtest.servers.hiding import clean
 from loadtest.servers.keeper import members, processes
-from loadtest.servers.managed import ManagedServer, StartFailed, refuse_missing_program, refuse_taken_port
+from loadtest.servers.managed import ManagedServer, StartFailed, refuse_missing_program
+from loadtest.servers.ports import held_against_other_runs, refuse_taken_port
 
 SERVES = """
 import http.server, sys
@@ -277,3 +282,124 @@ def test_a_missing_program_is_refused(server):
     with pytest.raises(UsageError, match="The mine server cannot be started: there is no program 'no-such-program'"):
         refuse_missing_program(one.arm, one._start)
     refuse_missing_program(one.arm, server(sys.executable)._start)
+
+
+LATE = """
+import http.server, sys, time
+began = time.time()
+class Loading(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        loading = self.path == "/v1/models" and time.time() - began < 1.5
+        self.send_response(503 if loading else 200); self.end_headers()
+    def log_message(self, *words):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Loading).serve_forever()
+"""
+
+
+def test_health_before_the_model_is_there_is_not_yet_healthy(server):
+    one = server(sys.executable, "-c", LATE, "{port}")
+    one.launch()
+    assert one.wait_until_healthy(lambda event: None) > 1.5
+
+
+def test_a_command_that_leaves_its_server_behind_is_told_to_stay(server):
+    one = server("sh", "-c", "sleep 977 & exit 0")
+    one.launch()
+    with pytest.raises(
+        StartFailed, match="with code 0; `start` must serve in the foreground, not leave a server behind"
+    ):
+        one.wait_until_healthy(lambda event: None)
+
+
+def test_the_end_of_a_log_is_a_few_short_plain_lines(server):
+    one = server("true")
+    bar = "".join(f"\rLoading: {i} %" for i in range(101))
+    colours = "\x1b[31;1mERROR\x1b[0m \x1b]0;title\x07no \x1b[2Jmemory \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"
+    one.log.write_bytes(f"first\n{bar}\n\n\0\x01\n{colours}\n".encode() + b"\xff\n" + b"y" * 1_000_000)
+    assert one.tail(9) == "y" * 300 + " … " + "y" * 100
+    one.log.write_bytes(f"first\n{bar}\n\n\0\x01\n{colours}\n".encode() + b"\xff\n" + b"y" * 401)
+    assert one.tail(4).splitlines() == [
+        "Loading: 100 %",
+        "ERROR no memory link",
+        "\ufffd",
+        f"{'y' * 300} … {'y' * 100}",
+    ]
+
+
+def test_no_part_of_a_secret_is_left_where_the_end_of_a_log_begins_or_it_has_lines(server):
+    many = "\n".join(f"line-{i:02d}-of-the-key" for i in range(30))
+    one = server("true", secrets=("s3cret-" + "q" * 40, many))
+    for filled in (16384 - 3, 16384 - 20, 16384 - 43):
+        one.log.write_text("s3cret-" + "q" * 40 + "z" * filled)
+        assert "qqqq" not in one.tail(3)
+    one.log.write_text(many)
+    assert one.tail(3) == "(hidden)"
+
+
+@pytest.mark.parametrize("way", [repr, json.dumps, lambda word: json.dumps(word, ensure_ascii=False), quote])
+def test_a_secret_is_hidden_in_whatever_form_a_program_prints_it(server, way):
+    secret = 'it\'s\\a "sécret"\nof two lines'
+    one = server("true", secrets=(secret,))
+    one.log.write_text(f"environ: {way(secret)}", encoding="utf-8")
+    assert "cret" not in one.tail(3)
+
+
+def test_a_log_is_cleaned_in_place(server):
+    one = server("true", secrets=("s3cret",))
+    one.log.write_text("a s3cret and s3cret\n")
+    node = one.log.stat().st_ino
+    clean(one.log, ["s3cret"])
+    assert (one.log.read_text(), one.log.stat().st_ino) == ("a (hidden) and (hidden)\n", node)
+
+
+def test_a_log_that_cannot_be_written_keeps_no_stop_command_from_running(server, tmp_path):
+    one = _serving(server, stop=("touch", str(tmp_path / "cleared")))
+    one.log.unlink()
+    one.log.mkdir()
+    one.stop()
+    assert (tmp_path / "cleared").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="who listens is known from /proc")
+def test_two_servers_that_share_a_port_are_told_from_one_with_workers(server):
+    reuses = SERVES.replace(
+        "http.server.HTTPServer((",
+        "import os; os.fork(); http.server.HTTPServer.allow_reuse_port = True\nhttp.server.HTTPServer((",
+    )
+    one = server(sys.executable, "-c", reuses, "{port}", "workers")
+    one.launch()
+    one.wait_until_healthy(lambda event: None)
+    assert not one.shares_its_port
+    port = int(one.arm.url.rpartition(":")[2])
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        assert one.shares_its_port
+        with pytest.raises(StartFailed, match="shares its port with another program"):
+            one.wait_until_healthy(lambda event: None)
+
+
+def test_a_port_that_is_free_in_a_moment_is_waited_for(server):
+    one = server(sys.executable, "-c", SERVES, "{port}")
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", int(one.arm.url.rpartition(":")[2])))
+    threading.Timer(0.5, holder.close).start()
+    one.launch(patience_s=20.0)
+    assert one.wait_until_healthy(lambda event: None) > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="held by names that Linux alone has")
+def test_a_port_is_held_against_another_run(server):
+    one = server("true")
+    with held_against_other_runs([one.arm, one.arm]):
+        code = (
+            "import sys; from loadtest.servers.arm import Arm\n"
+            "from loadtest.servers.ports import held_against_other_runs\n"
+            "with held_against_other_runs([Arm(name='a', role='baseline', url=sys.argv[1])]): print('held')"
+        )
+        other = subprocess.run([sys.executable, "-c", code, one.arm.url], capture_output=True, text=True, check=False)
+        assert f"Another run of loadtest starts its servers at {one.arm.url}. Wait for its end" in other.stderr
+    free = subprocess.run([sys.executable, "-c", code, one.arm.url], capture_output=True, text=True, check=False)
+    assert free.stdout == "held\n"
