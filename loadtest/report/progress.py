@@ -25,7 +25,8 @@ WAIT_LINES_S = 20.0  # between two lines on a server that is awaited, where ther
 class Reading:
     """The last figures of an arm in its latest cell: those of its window, once there is one, as load ebbs after it."""
 
-    at: str = ""  # level and block
+    level: str = ""
+    block: int = 1
     over: bool = False
     in_window: bool = False
     tokens_per_s: float | None = None
@@ -55,7 +56,8 @@ class Reading:
     def column(self) -> tuple[str, ...]:
         """The same by ROWS."""
         return (
-            self.at + ("" if self.over else ", now"),
+            self.level,
+            f"{self.block}{'' if self.over else ', now'}",
             words.whole(self.tokens_per_s),
             words.time(self.ttft_p50_s),
             str(self.in_flight),
@@ -63,7 +65,7 @@ class Reading:
         )
 
 
-ROWS = ("", "tokens/s", "TTFT p50", "in flight", "errors")
+ROWS = ("load", "block", "tokens/s", "TTFT p50", "in flight", "errors")
 
 
 class Progress:
@@ -159,7 +161,7 @@ class Progress:
         self._cell, self._phase = event, ""
         if self._began_s is None:
             self._began_s = self._now()
-        self._readings[self._arm] = Reading(at=f"{words.level_of(event)}, block {int(event.get('block') or 0) + 1}")
+        self._readings[self._arm] = Reading(level=words.level_of(event), block=int(event.get("block") or 0) + 1)
 
     def _on_tick(self, event: Mapping[str, Any]) -> None:
         self._phase = str(event.get("phase", ""))
@@ -213,7 +215,7 @@ class Progress:
 
     def _arms(self) -> Table:
         """Return the arms side by side, the baseline at the left: each in its latest cell."""
-        table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", no_wrap=True)
         for arm in (arms := sorted(self._readings, key=lambda name: name != "baseline")):
             table.add_column(Text(arm), justify="right", no_wrap=True)

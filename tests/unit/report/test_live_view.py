@@ -106,12 +106,24 @@ def test_both_arms_stand_side_by_side_the_baseline_at_the_left():
         progress.handle(event)
     assert shown(progress) == [
         "cell 4 of 4, baseline, 16 users, block 2, window, about 0 s left",
-        "                          baseline         speculative",
-        "            16 users, block 2, now   16 users, block 2",
-        "tokens/s                     1,234               1,610",
-        "TTFT p50                         –             41.2 ms",
-        "in flight                       15                  15",
-        "errors                           1                   1",
+        "           baseline  speculative",
+        "load       16 users     16 users",
+        "block        2, now            2",
+        "tokens/s      1,234        1,610",
+        "TTFT p50          –      41.2 ms",
+        "in flight        15           15",
+        "errors            1            1",
+    ]
+
+
+def test_four_arms_fit_a_line_of_80_columns():
+    progress = Progress(Console(file=io.StringIO(), width=80), now=lambda: 0.0)
+    for arm in ("baseline", "eagle3-k3", "eagle3-k5", "ngram-k4"):
+        for event in (BASE | {"arm": arm, "level": 12.5, "unit": "requests/s"}, TICK, END):
+            progress.handle(event)
+    assert shown(progress)[1:3] == [
+        "                  baseline        eagle3-k3        eagle3-k5         ngram-k4",
+        "load       12.5 requests/s  12.5 requests/s  12.5 requests/s  12.5 requests/s",
     ]
 
 
