@@ -1,4 +1,4 @@
-"""A long cell of many streams: memory and open files stay flat, and stamps are as exact at its end as at its beginning."""
+"""A long cell of many streams: memory and open files stay flat, and stamps are as exact at its end as at first."""
 
 from __future__ import annotations
 
