@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from loadtest.drive.alike import Alike
-from loadtest.drive.documents import error_message, mended, named, refuse_repeats
+from loadtest.drive.documents import error_message, mended, named, refuse_repeats, written
 from loadtest.drive.failure import Failure, printable, quoted
 from loadtest.record import Outcome, Request
 
@@ -156,7 +156,9 @@ class Deltas:
     def _take_end(self, reason: Any, said: dict[str, Any]) -> None:
         if reason == "error":
             raise Failure(Outcome.STREAM_ERROR, "the stream ended with the finish_reason error")
-        self._record.finish_reason = reason if reason in _REASONS else printable(str(reason), 40)
+        if not isinstance(reason, str):
+            reason = written(reason)
+        self._record.finish_reason = reason if reason in _REASONS else printable(reason, 40)
         self._take_figures(said)
 
     def _take_uncounted(self, ids: Any, visible: bool, at_s: float) -> None:
@@ -184,7 +186,7 @@ class Deltas:
         if count is None:
             return -1
         if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
-            raise Failure(Outcome.PROTOCOL_ERROR, f"usage.completion_tokens is {printable(repr(count), 40)}")
+            raise Failure(Outcome.PROTOCOL_ERROR, f"usage.completion_tokens is {printable(written(count), 40)}")
         if count < self._reported or (count < self._count and self._source is _USAGE):
             before = max(self._reported, self._count)
             raise Failure(Outcome.PROTOCOL_ERROR, f"the count of output tokens fell from {before} to {count}")

@@ -73,5 +73,13 @@ def error_message(said: Any) -> str:
     """Return the message in an error answer, whichever of the usual forms it has, fit to be printed."""
     error = said.get("error", said) if isinstance(said, dict) else said
     if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or error.get("type") or orjson.dumps(error).decode()
-    return printable(error if isinstance(error, str) else str(error))
+        error = error.get("message") or error.get("detail") or error.get("type") or error
+    return printable(error if isinstance(error, str) else written(error))
+
+
+def written(said: Any) -> str:
+    """Return what stands where a text or a number belongs, as JSON: the server chooses how deep it is."""
+    try:
+        return orjson.dumps(said).decode()
+    except orjson.JSONEncodeError:  # it reads deeper nesting than it writes
+        return "JSON that is nested too deeply to be shown"

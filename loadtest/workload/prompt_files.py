@@ -137,7 +137,10 @@ def _parsed(text: str) -> Any:
 
 
 def _object(document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict):
+    try:
         text = orjson.dumps(document).decode()
+    except orjson.JSONEncodeError:  # it reads deeper nesting than it writes
+        raise Misfit("nested too deeply to be sent") from None
+    if not isinstance(document, dict):
         raise Misfit(f"{kind_of(document)} where an object is needed: {shown(text)}; {ALLOWED}")
     return document

@@ -113,6 +113,10 @@ def object_of(data: bytes) -> dict[str, Any]:
         raise LeftOut("not JSON") from None
     if not isinstance(found, dict):
         raise LeftOut("JSON that is no object")
+    try:
+        orjson.dumps(found)
+    except orjson.JSONEncodeError:  # it reads deeper nesting than it writes
+        raise LeftOut("nested too deeply to be sent") from None
     return found
 
 

@@ -131,7 +131,7 @@ FAULTS: dict[str, tuple[Callable[[Any], list[Any]], tuple[str, int, int, str]]] 
         ("protocol_error", 1, 1, "usage.completion_tokens is -1 after 1 chunk")),
     "a count in words": (
         lambda s: [s.HEAD + s.chunk(s.tokens(1) + s.usage("2")), s.HOLD],
-        ("protocol_error", 1, 1, "usage.completion_tokens is '2' after 1 chunk")),
+        ("protocol_error", 1, 1, 'usage.completion_tokens is "2" after 1 chunk')),
     "a text with 0 tokens": (
         lambda s: [s.HEAD + s.chunk(s.token(0, "hi", "stop") + s.DONE) + s.END],
         ("protocol_error", 0, 0, "the server counted 0 output tokens for an answer that has text")),

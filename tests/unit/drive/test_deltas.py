@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_ids_give_the_total_without_a_usage() -> None:
         (delta("a", index=1), "protocol_error", SEVERAL),
         (event(choices=[{"text": "a", "token_ids": 5}]), "protocol_error", "token_ids is not a list"),
         (delta("a", usage=7), "protocol_error", "usage is not an object"),
-        (delta("a", **usage(True)), "protocol_error", "usage.completion_tokens is True"),
+        (delta("a", **usage(True)), "protocol_error", "usage.completion_tokens is true"),
         (delta("a", **usage(1.5)), "protocol_error", "usage.completion_tokens is 1.5"),
         (delta("a", **usage(2**31)), "protocol_error", "usage.completion_tokens is 2147483648"),
         (delta("a", finish="error"), "stream_error", "the stream ended with the finish_reason error"),
@@ -175,6 +176,20 @@ def test_what_cannot_be_read_is_named(said: bytes, outcome: str, text: str) -> N
     assert (caught.value.outcome, caught.value.text) == (outcome, text)
 
 
+@pytest.mark.parametrize("where", [
+    '{"choices":[{"delta":{"content":"a"},"finish_reason":%s}]}', '{"choices":[{"delta":{"content":%s}}]}',
+    '{"choices":[{"delta":{"content":"a","tool_calls":%s}}]}', '{"choices":[{"delta":{"content":"a"},"token_ids":%s}]}',
+    '{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":%s}}', '{"choices":%s}', '{"error":%s}',
+    '{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":1,"more":%s}}', '{"id":%s,"choices":[]}',
+    '{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"metrics":%s}', '{"model":%s}', '%s',
+])  # fmt: skip
+def test_a_value_that_is_nested_deep_is_read_or_named_wherever_it_stands(where: str) -> None:
+    for depth in (300, 1000):
+        data = f"data: {where % ('[' * depth + ']' * depth)}\n\n".encode()
+        with suppress(Failure):  # any other exception would end the run
+            read(data, data)
+
+
 @pytest.mark.parametrize("said", [b"data: \n\n", b"event: sglext_ids\ndata: 12 13\n\n", b"event: note\ndata: [1]\n\n",
                                   event(error=None), event(choices=None), event(choices=[]), event(),
                                   event(usage=None, choices=[]), event(usage={}, choices=[])])  # fmt: skip
@@ -187,7 +202,10 @@ def test_what_says_nothing_is_passed_over(said: bytes) -> None:
 def test_error_messages_are_found_and_made_printable() -> None:
     assert error_message({"error": {"message": "a\x1b[0m\nb\x00"}}) == "a[0m b"
     assert error_message({"error": "x" * 500}) == "x" * 300 + "…"
-    assert error_message([1, 2]) == "[1, 2]"
+    assert error_message([1, 2]) == "[1,2]"
+    nested = json.loads("[" * 300 + "]" * 300)
+    for said in ({"error": {"code": nested}}, {"error": {"message": nested}}, nested):
+        assert error_message(said) == "JSON that is nested too deeply to be shown"
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())

@@ -113,6 +113,7 @@ def test_the_order_is_fixed_for_good(tmp_path: Path) -> None:
         ('["a", "b"', r"line 2: not JSON \(unexpected end"),
         ('["a"]', r"line 2: a list where an object is needed: .*each line must be a JSON object"),
         ("3", "line 2: a number where an object is needed"),
+        ('{"prompt": "a", "tools": ' + "[" * 300 + "]" * 300 + "}", "line 2: nested too deeply to be sent"),
         ("NaN", "line 2: not JSON"),
         ("{}", r"no usable field \(seen: none\)"),
         ('{"promt": "x"}', r"no usable field \(seen: `promt`\); each line must be a JSON object with `turns`"),

@@ -164,6 +164,7 @@ USER = '"messages": [{"role": "user", "content": "a"}]'
         ('{"ts": 1, "messages": [{"role": "assistant", "content": "a"}]}', "`messages` holds no text with", ""),
         ('{"ts": 1, "input_tokens": 5, "hash_ids": ["x"]}', "`hash_ids` is no list of whole numbers", ""),
         (b'{"ts": 1, "prompt": "caf\xe9"}', "not JSON", ""),
+        ('{"ts": 1, "stop": ' + "[" * 300 + "]" * 300 + ", " + USER + "}", "nested too deeply to be sent", ""),
     ],
 )  # fmt: skip
 def test_lines_of_a_log_that_are_left_out(tmp_path: Path, line: str | bytes, reason: str, seen: str) -> None:
