@@ -177,7 +177,8 @@ def test_more_users_than_open_files_are_refused_before_any_load(loadtest: Starte
     command = loadtest.under("ulimit -n 256", *words)
     command.wait()
     assert command.process.returncode == 2, command.text
-    assert "200 users need 328 open files, and this machine allows a process 256" in " ".join(command.text.split())
+    said = " ".join(command.text.split())
+    assert "200 connections need 328 open files, and this machine allows a process 256" in said
     assert not list(loadtest.out.glob("*"))
 
 

@@ -28,8 +28,8 @@ def test_the_soft_limit_follows_the_users(users: int, limit: tuple[int, int], ho
 def test_a_hard_limit_that_is_too_low_is_refused_with_what_fits() -> None:
     with pytest.raises(UsageError) as refused:
         make_room(3969, (1024, 4096))
-    assert "3969 users need 4097 open files, and this machine allows a process 4096" in str(refused.value)
-    assert "up to 3968 users fit" in str(refused.value)
+    assert "3969 connections need 4097 open files, and this machine allows a process 4096" in str(refused.value)
+    assert "up to 3968 connections fit" in str(refused.value)
 
 
 def test_the_limit_of_this_process_is_raised() -> None:
