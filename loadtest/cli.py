@@ -19,6 +19,7 @@ from loadtest.commands.plan import plan
 from loadtest.commands.report import report
 from loadtest.commands.run import run
 from loadtest.commands.simulate import simulate
+from loadtest.commands.worker import worker
 from loadtest.errors import ExitCode, LoadtestError, printable
 
 
@@ -49,7 +50,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
 
 
-for command in (init, run, plan, check, report, gate, compare_outputs, import_log, simulate):
+for command in (init, run, plan, check, report, gate, compare_outputs, import_log, simulate, worker):
     command.epilog = epilog(str(command.name))
     main.add_command(command)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -179,6 +179,12 @@ class CellRecord:
     lag_p99_s: float | None = None  # time of processing − stamp, p99 over requests of their largest
     idle_wait_s: float | None = None
     warmup_requests: int = 0
+    workers: dict[str, float] = field(default_factory=dict)  # users of each worker, where several made the load
+    workers_lost: list[str] = field(default_factory=list)  # that were lost before its end
+    worker_cpu_ratio: dict[str, float] = field(default_factory=dict)  # CPU seconds ÷ window, of each
+    clock_offset_s: dict[str, float] = field(default_factory=dict)  # master's clock − each worker's
+    clock_bound_s: dict[str, float] = field(default_factory=dict)  # by how much that can have been wrong at most
+    word_late_s: dict[str, float] = field(default_factory=dict)  # latest that the master's word reached each
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,8 +204,9 @@ class Scrape:
 class RequestWriter:
     """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
 
-    def __init__(self, path: Path) -> None:
-        """Open `path` for writing and write the schema at once."""
+    def __init__(self, path: Path, written: Callable[[pa.RecordBatch], None] | None = None) -> None:
+        """Open `path` for writing and write the schema at once; `written` is told of every batch in the file."""
+        self._written = written
         self._sink = path.open("wb", buffering=0)
         self._writer = pa.ipc.new_stream(self._sink, STREAM_SCHEMA)
         self._rows: list[Request] = []
@@ -220,6 +227,8 @@ class RequestWriter:
         self._rows = []
         self._writer.write_batch(batch)
         self.count += len(rows)
+        if self._written is not None:
+            self._written(batch)
 
     def close(self) -> None:
         """Flush, write the end-of-stream marker and sync to disk."""

@@ -31,6 +31,7 @@ from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.drive.context import CellContext, Target
 from loadtest.drive.evidence import cpu_s
 from loadtest.drive.openai import CHAT_PATH, chat_body
+from loadtest.drive.own_users import OwnUsers
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S, Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.priority import ask_for_priority
@@ -148,8 +149,8 @@ def through_cell(run: Run) -> tuple[float, float]:
         phases=Phases(window, workload.users, clock.now_s(), workload.ramp_s), stagger_s=workload.ramp_s, salt="",
         source=None, keep=run.keep,
     )  # fmt: skip
-    cell = CellRun(context=context, user_class=OneQuestion, control=None, switches=Switches(),
-                   keep_scrape=lambda scrape: None, tell=lambda event: None)  # fmt: skip
+    cell = CellRun(context=context, users=OwnUsers(context, OneQuestion, workload.users), control=None,
+                   switches=Switches(), keep_scrape=lambda scrape: None, tell=lambda event: None)  # fmt: skip
     record = cell.run(0, 0.0)
     if record.window_open_s is None or record.window_close_s is None:
         raise RuntimeError(f"the cell had no window: {record.state} ({record.reason})")

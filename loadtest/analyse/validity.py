@@ -35,6 +35,7 @@ from loadtest.analyse.client_validity import (
 from loadtest.analyse.open_validity import RATE_RATIO, arrivals_exceed, rate_not_reached
 from loadtest.analyse.rules import CellFacts, Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.server_validity import RATE_LIMITED_RATIO, rate_limited, restarted
+from loadtest.analyse.worker_validity import CLOCK_RATIO, LATE_S, clocks_apart, word_late, worker_lost
 from loadtest.backlog import BACKLOG_RATIO
 
 __all__ = ["CELL_RULES", "LOAD_REACHED", "CellFacts", "Mark", "cell_marks", "cell_unknowns"]
@@ -224,6 +225,11 @@ CELL_RULES: tuple[Rule[CellFacts], ...] = (
           f"{1000 * HUB_LAG_S:g} ms; invalid beyond {1000 * HUB_LAG_INVALID_S:g} ms"),
     _rule("client stood still", stood_still, Effect.INVALID, "latest timer of the client, sleep of its machine",
           f"{STOOD_STILL_S:g} s"),
+    _rule("worker lost", worker_lost, Effect.INVALID, "workers of the cell, where several make the load", "none"),
+    _rule("clocks apart", clocks_apart, Effect.EITHER, "round trips between the workers and the master",
+          f"{CLOCK_RATIO:.1%} of the window"),
+    _rule("word late", word_late, Effect.EITHER, "when the master's word reached each worker",
+          f"{1000 * LATE_S:.0f} ms; invalid beyond {STOOD_STILL_S:g} s"),
     _rule("wall clock set", clock_set, Effect.FLAG, "steps of the wall clock in the window", "none"),
     _rule("coalesced chunks", chunks_coalesced, Effect.EITHER, "chunks that shared a read, and how late reads were",
           f"{COALESCED_RATIO:.0%}; invalid where reads were later than a mean gap between chunks"),

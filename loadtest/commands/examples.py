@@ -30,6 +30,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "loadtest import scenarios/trace.csv --out mine",
         "loadtest import scenarios/trace.csv --out short --length 60s --speed 2",
     ),
+    "worker": (
+        "loadtest worker --master 10.0.0.7:5557",
+        "loadtest worker --master localhost:5557 --name left --spool /tmp/left --wait 1m",
+    ),
     "simulate": ("loadtest simulate --list", "loadtest simulate --world default --port 8000"),
 }
 

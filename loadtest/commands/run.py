@@ -30,6 +30,12 @@ from loadtest.errors import UsageError
     "--waive", multiple=True, metavar="ITEM", help="Accept this difference between the servers; shown on the page."
 )
 @click.option("--keep-text", is_flag=True, help="Keep prompts and answers of the slowest requests; shown on the page.")
+@click.option("--workers", type=int, metavar="N", help="Make the load in N processes of this machine.")
+@click.option(
+    "--expect-workers", type=int, metavar="N", help="Make the load on N workers elsewhere: `loadtest worker`."
+)
+@click.option("--wait", metavar="TIME", help="With --expect-workers: longest wait for them.  [default: 5m]")
+@click.option("--bind", metavar="HOST:PORT", help="With --expect-workers: where they join.  [default: 127.0.0.1:5557]")
 @click.option("--yes", is_flag=True, help="Load servers on the public internet: they are yours, and it is paid for.")
 @click.option(
     "--metrics-port",

@@ -27,8 +27,10 @@ class Opened:
     """What one cell of an open load has beside a closed one: its timetable, its arrivals and a pool of connections."""
 
     def __init__(self, experiment: Experiment, level: float, block: int, timetable: Timetable,
-                 source: SessionSource | None) -> None:  # fmt: skip
+                 source: SessionSource | None, own: Callable[[int], bool] = lambda number: True) -> None:  # fmt: skip
         """Take the arrivals of a level and block, from a trace those of the source itself; nothing is sent.
+
+        Those are let in whose number is `own`: another process may see to the others.
 
         Raises UsageError for a source that has none.
         """
@@ -44,6 +46,7 @@ class Opened:
             pattern_of(experiment), timetable.sessions_per_s, seed=experiment.plan.seed, level=level, block=block,
             opens_s=timetable.opens_s, window_s=timetable.window_s, trace=trace,
         )  # fmt: skip
+        self._own = own
         self._free: list[Client] = []
 
     @property
@@ -58,9 +61,10 @@ class Opened:
         return Phases(self._window, 0, self.begun_s, 0.0, times)
 
     def arrivals(self) -> Iterator[tuple[int, float]]:
-        """Yield (number, time) of the sessions, in order and without end."""
+        """Yield (number, time) of the sessions that are its own, in order and without end."""
         for number, offset_s in enumerate(self._offsets):
-            yield number, self.begun_s + offset_s
+            if self._own(number):
+                yield number, self.begun_s + offset_s
 
     def take(self, new: Callable[[], Client]) -> Client:
         """Return a connection for one request: the one that was used last, or a new one."""

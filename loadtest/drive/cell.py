@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-from locust.env import Environment
 
 import loadtest
-from loadtest.drive.arriving import Arriving
 from loadtest.drive.client import Clock
 from loadtest.drive.context import CellContext
 from loadtest.drive.evidence import TICK_S, Evidence, Sampler, Streams, quantile, sample_interval_s, scrape
+from loadtest.drive.own_users import Users
 from loadtest.drive.phases import Phase
-from loadtest.drive.standalone import CONTEXT
 from loadtest.errors import UsageError
 from loadtest.record import TOO_MANY, CellRecord, Request, Scrape
 from loadtest.servers.control import Control
@@ -43,10 +41,10 @@ class Switches:
 class CellRun:
     """One cell from the first idle wait to the last scrape."""
 
-    def __init__(self, *, context: CellContext, user_class: type, control: Control | None, switches: Switches,
+    def __init__(self, *, context: CellContext, users: Users, control: Control | None, switches: Switches,
                  keep_scrape: Callable[[Scrape], None], tell: Callable[[dict[str, Any]], None]) -> None:  # fmt: skip
         """Prepare; nothing is sent before `run`."""
-        self.context, self._user_class, self._control = context, user_class, control
+        self.context, self._users, self._control = context, users, control
         self._switches, self._keep_scrape, self._tell = switches, keep_scrape, tell
         self._clock: Clock = context.clock
         self._evidence = Evidence(context.clock)
@@ -60,29 +58,17 @@ class CellRun:
         context, started_s = self.context, self._clock.now_s()
         context.target.endpoint.forget_answers()
         self._scrape("idle_before")
-        environment = Environment(user_classes=[self._user_class], host=context.target.endpoint.url)
-        setattr(environment, CONTEXT, context)
-        environment.events.user_error.add_listener(self._on_user_error)  # type: ignore[no-untyped-call]  # Locust types in part
-        runner = environment.create_local_runner()
         context.begin()
-        arriving = None
-        if context.opened is not None:
-            arriving = Arriving(context, self._user_class, environment, self._on_error)
-        else:
-            runner.start(context.cell.users, spawn_rate=max(1, context.cell.users))
-            if runner.spawning_greenlet is not None:
-                runner.spawning_greenlet.link_exception(self._on_spawn_error)
+        self._users.start(self._on_error)
         try:
             self._follow()
         finally:
-            if arriving is not None:
-                arriving.stop()
-            runner.quit()
+            self._users.stop()
         if self._idles and self.state == "complete":  # an open load has no warm-up that waits for requests
             self._scenario_error = UsageError(IDLES)
         self._raise_scenario_error()
         self._settle()
-        return self._record(order, started_s, idle_wait_s)
+        return self._users.whole(self._record(order, started_s, idle_wait_s))
 
     def _follow(self) -> None:
         phases, told_s, sampler = self.context.phases, 0.0, None
@@ -124,6 +110,8 @@ class CellRun:
         elif self._idles:
             self._scenario_error = UsageError(IDLES)
             self.state, self.reason = "aborted", IDLES
+        elif trouble := self._users.trouble():
+            self.state, self.reason = "aborted", trouble
         elif self.context.hopeless:
             self.state = "aborted"
             self.reason = f"{self.context.failures_in_a_row} requests in a row failed ({self.context.last_error})"
@@ -172,13 +160,6 @@ class CellRun:
         tokens_per_s, ttft_s = self.context.live.figures(now_s)
         self._tell({"event": "tick", "phase": phase.value, "tokens_per_s": tokens_per_s, "ttft_p50_s": ttft_s,
                     "in_flight": self.context.phases.in_flight, "errors": self.context.live.errors})  # fmt: skip
-
-    def _on_user_error(self, user_instance: Any, exception: BaseException, tb: Any) -> None:
-        if self._scenario_error is None:
-            self._scenario_error = scenario_error(exception, tb)
-
-    def _on_spawn_error(self, greenlet: Any) -> None:
-        self._on_error(greenlet.exception)
 
     def _on_error(self, error: BaseException) -> None:
         if self._scenario_error is None:

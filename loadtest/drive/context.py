@@ -92,8 +92,12 @@ class CellContext:
             return self.opened.next
         user = self._users
         self._users += 1
+        return user, self.starts_s(user)
+
+    def starts_s(self, user: int) -> float:
+        """Return when a user of a closed load starts, counted over all of them: not before now."""
         planned_s = self.phases.full_load_s - self.stagger_s * (1 - user / self.users)
-        return user, max(planned_s, self.clock.now_s())
+        return max(planned_s, self.clock.now_s())
 
     def new_client(self) -> Client:
         """Return a connection of a user's own."""

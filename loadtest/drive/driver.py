@@ -33,6 +33,7 @@ from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
 from loadtest.drive.records import Records
 from loadtest.drive.without_pandas import keep_pandas_out
+from loadtest.drive.workers.crew import Crew
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.loads import unit_of
 from loadtest.record import CellRecord, Request, RequestWriter
@@ -54,18 +55,20 @@ class Driver:
         self._clock = Clock(job.origin_ns)
         self.orders = Orders()
         self.switches = self.orders.switches
-        self._driving = Driving(job, self._clock, self.switches, tell)
+        self._records = Records(job, self.switches, lambda: tell({"event": "beat"}))
+        self._driving = Driving(job, self._clock, self.switches, self._records, tell)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
         self._unit = unit_of(job.experiment.load)
         self._asking: Asking | None = None
         self._running: tuple[str, int] | None = None  # arm and start, where the parent starts one arm after another
         self._total = job.total or len(job.cells)
-        self._records = Records(job, self.switches, lambda: tell({"event": "beat"}))
         self._outputs = collector_for(job, self._driving.source, tell, lambda: self._stopped)
 
     def close(self) -> None:
         """Write what is left."""
+        if self._driving.crew is not None:
+            self._driving.crew.close()
         self._records.close()
         for control in self._controls.values():
             control.close()
@@ -76,6 +79,9 @@ class Driver:
         for note in notes_of(self._driving.prompts, self._job.experiment):
             self._tell({"event": "note", "text": note})
         tell_likeness(self._job, self._driving.source, self._tell)
+        if self._job.workers is not None:
+            self._driving.crew = Crew(self._job, self._records.late, self._tell)
+            self._driving.crew.gather(lambda: self._stopped)
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
         requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:
@@ -172,7 +178,7 @@ class Driver:
         limit_s = experiment.limits.idle_s
         waited_s = wait_until_idle(self._controls[cell.arm], self._clock, limit_s)
         target = replace(self._targets[cell.arm], count=way)
-        return self._driving.drive(cell, target, None, experiment, self._records, keep,
+        return self._driving.drive(cell, self._controls[cell.arm].arm, target, None, experiment, keep,
                                    limit_s if waited_s is None else waited_s)  # fmt: skip
 
     @property
@@ -186,10 +192,11 @@ class Driver:
         writer = RequestWriter(self._job.folder / "calibration.arrows")
         self._tell({"event": "calibration_start", "users": users, "unit": self._unit})
         cell = Cell(cell=-1, block=0, level=users, arm=arm.name)
-        record = self._driving.drive(cell, target, None, calibration_experiment(self._job.experiment), self._records,
-                                     writer.add, 0.0)  # fmt: skip
+        record = self._driving.drive(cell, arm, target, None, calibration_experiment(self._job.experiment), writer.add,
+                                     0.0)  # fmt: skip
         writer.close()
-        self._tell(calibration_event(users, record) | {"unit": self._unit})
+        own = self._driving.crew.master.agreement if self._driving.crew else None
+        self._tell(calibration_event(users, record) | {"unit": self._unit} | ({"agreement": own} if own else {}))
 
     def _run_cell(self, cell: Cell) -> None:
         order = cell.cell  # its place in the plan
@@ -210,7 +217,7 @@ class Driver:
             experiment = self._job.experiment
             if cell.block < self._job.coarse_blocks:
                 experiment = coarse(experiment)
-            record = self._driving.drive(cell, target, control, experiment, self._records, self._records.keep,
+            record = self._driving.drive(cell, control.arm, target, control, experiment, self._records.keep,
                                          waited_s)  # fmt: skip
         gone = None if record.state == "interrupted" else no_longer_answers(control)
         if gone is not None:  # its cell says nothing of the arm, however few requests failed, and is measured again

@@ -73,6 +73,7 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "measure_only": options.measure_only,
         "calibration": None,
         "asking": None,
+        "workers": None,
         "notes": [
             *_unverified(choice.arms),
             *_through_proxies(choice.arms),
@@ -106,6 +107,8 @@ def _options(prepared: Prepared) -> dict[str, Any]:
     return servers | {
         "scenario": str(options.scenario), "prompts": str(options.prompts) if options.prompts else None,
         "arms": options.arms, "measure_only": options.measure_only, "waive": list(options.waive),
+        "workers": options.workers, "expect_workers": options.expect_workers, "wait": options.wait,
+        "bind": options.bind,
         "assignments": [word for word in options.assignments if word.strip().startswith("servers.")],
     }  # fmt: skip
 

@@ -14,6 +14,17 @@ from loadtest.settings import Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The workers that make a run's load, in place of the driver itself."""
+
+    count: int
+    local: bool  # processes that the driver starts; else they are awaited
+    host: str = "127.0.0.1"  # where they are listened for
+    port: int = 0  # 0: any that is free
+    wait_s: float = 60.0  # longest wait until all are ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Everything the driver needs."""
 
@@ -35,6 +46,7 @@ class Job:
     total: int = 0  # cells of the whole plan, as far as it can be told
     asking: dict[str, Any] | None = None  # which requests ask for token counts, where it was settled before
     outputs: int = 0  # prompts by which the arms' answers are compared before the first cell
+    workers: Workers | None = None
     restarts: bool = False  # the driver asks for each start of an arm, since only one runs at a time
 
     def write(self, path: Path) -> None:
@@ -47,7 +59,7 @@ class Job:
             "coarse_blocks": self.coarse_blocks,
             "sitting": self.sitting, "total": self.total, "asking": self.asking,
             "calibration": asdict(self.calibration) if self.calibration else None, "restarts": self.restarts,
-            "outputs": self.outputs,
+            "outputs": self.outputs, "workers": asdict(self.workers) if self.workers else None,
         }  # fmt: skip
         path.write_text(json.dumps(data), encoding="utf-8")
 
@@ -63,5 +75,5 @@ def read_job(path: Path) -> Job:
         coarse_blocks=data["coarse_blocks"],
         sitting=data["sitting"], total=data["total"], asking=data["asking"],
         calibration=arm_from(data["calibration"]) if data["calibration"] else None, restarts=data["restarts"],
-        outputs=data["outputs"],
+        outputs=data["outputs"], workers=Workers(**data["workers"]) if data["workers"] else None,
     )  # fmt: skip

@@ -39,6 +39,10 @@ class Options:
     waive: tuple[str, ...] = ()
     aa: Path | None = None
     out: Path = Path("reports")
+    workers: int | None = None
+    expect_workers: int | None = None
+    wait: str | None = None
+    bind: str | None = None
     command: str = ""
 
     @property

@@ -19,12 +19,14 @@ from loadtest.drive.choice import (
     with_options,
 )
 from loadtest.drive.finding import find_servers, refuse_empty
+from loadtest.drive.job import Workers
 from loadtest.drive.noise_run import read_noise_run
 from loadtest.drive.options import SPECULATIVE, Options, is_set, section
 from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.drive.settling import settle
 from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
 from loadtest.drive.stages import Course
+from loadtest.drive.workers.wanted import refuse_unreachable, wanted
 from loadtest.errors import UsageError, nearest
 from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
 from loadtest.servers.address import clean_url, proxy_url
@@ -55,6 +57,7 @@ class Prepared:
     sessions_from: dict[str, Any] | None = None  # prompts or trace in place of the scenario's own sessions
     notes: tuple[str, ...] = ()  # on those
     aa_run: dict[str, Any] | None = None  # the noise of an A/A run that claims are held against
+    workers: Workers | None = None  # that make the load in place of the driver
     options: Options = field(repr=False)
 
     @property
@@ -79,7 +82,8 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
     prepared = _prepare(options, environment)
     given = given_source(options.prompts, prepared.experiment)  # what cannot be used of it is said before any load
     prepared = replace(prepared, sessions_from=given.protocol() if given else None,
-                       notes=notes_of(given, prepared.experiment))  # fmt: skip
+                       notes=notes_of(given, prepared.experiment), workers=wanted(options))  # fmt: skip
+    refuse_unreachable(prepared.workers, (arm.url for arm in prepared.arms))
     if not (options.smoke or options.measure_only):  # these judge nothing
         named = prepared.world is None or options.simulated or options.world is not None
         refuse_silent_simulation(prepared.experiment, named=named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from loadtest.drive.cell import Switches
 from loadtest.drive.job import Job
 from loadtest.drive.same_bodies import SameBodies
 from loadtest.drive.texts import Texts
+from loadtest.errors import UsageError
 from loadtest.loads import unit_of
 from loadtest.record import (
     PRIVATE,
@@ -59,6 +61,12 @@ class Records:
     def keep(self, request: Request) -> None:
         """Keep a finished request. Raises UsageError when the other arm was sent another body at its place."""
         self._keep(request)
+
+    def late(self, request: Request) -> None:
+        """Keep a request of a cell that has ended: a worker that was cut off from the master sends it afterwards."""
+        if request.cell >= 0:
+            with contextlib.suppress(UsageError):  # the cell is invalid already
+                self.writing(self._keep, request)
 
     def scraped(self, scrape: Scrape) -> None:
         """Keep a reading of a server's counters."""

@@ -37,6 +37,7 @@ from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
+KEPT = ("prompts", "asking", "workers")  # events of the driver that stand in the header as they come
 
 
 def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
@@ -146,6 +147,7 @@ class _Run:
             top=max(prepared.experiment.load.levels), total=course.expected(planning.planned),
             asking=self._header.get("asking") if self._resumed else None,
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
+            workers=prepared.workers,
             outputs=wanted_in_run(prepared, self._met.identities),
             salted=salted(self._met.identities),
             simulated={name: bool(identity.simulated_world) for name, identity in self._met.identities.items()},
@@ -232,10 +234,9 @@ class _Run:
                 return
             if event["event"] == "note":
                 self._header["notes"].append(event["text"])
-            if event["event"] == "prompts":
-                self._header["prompts"] = {name: value for name, value in event.items() if name != "event"}
-            if event["event"] == "asking":
-                self._header["asking"] = {name: value for name, value in event.items() if name != "event"}
+            if event["event"] in KEPT:
+                told = {name: value for name, value in event.items() if name != "event"}
+                self._header[event["event"]] = told
                 self._write_header()
             if event["event"] == "calibration_end":
                 truth = self._folder / f"truth-{NULL}.jsonl"

@@ -50,7 +50,14 @@ class Texts:
 
     def rows(self, without_secrets: Callable[[str], str]) -> list[KeptText]:
         """Return what is kept of them, the slowest first; `without_secrets` takes out keys that a server repeats."""
-        return [_kept(request, body, heard, without_secrets) for _, _, request, body, heard in self._found]
+        return [text for _, _, text in self.ranked(without_secrets)]
+
+    def ranked(self, without_secrets: Callable[[str], str]) -> list[tuple[float, float, KeptText]]:
+        """Return them with the two numbers by which they are ordered."""
+        return [
+            (late_s, due_s, _kept(request, body, heard, without_secrets))
+            for late_s, due_s, request, body, heard in self._found
+        ]
 
 
 def _late_s(request: Request) -> float:

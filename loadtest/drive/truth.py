@@ -62,15 +62,21 @@ def _rank(errors: list[float], share: float) -> float | None:
     return float(np.sort(np.abs(errors))[max(0, math.ceil(share * len(errors)) - 1)])
 
 
+OWN = ("event", "agreement", "window_open_s", "window_close_s")  # of the event, not of the result
+
+
 def calibration_result(folder: Path, event: dict[str, Any], log: Path, origin_ns: int) -> dict[str, Any]:
-    """Return the client's floor, from the null server's log and the driver's own evidence; removes the raw file."""
+    """Return the client's floor, from the null server's log and the driver's own evidence; removes the raw file.
+
+    Workers elsewhere have null servers of their own, and say in the event how they agree with these.
+    """
     path = folder / "calibration.arrows"
     with path.open("rb") as source:
         table = pa.Table.from_batches(list(pa.ipc.open_stream(source)), schema=STREAM_SCHEMA)
-    result = asdict(agreement(table, log, origin_ns))
+    result = event.get("agreement") or asdict(agreement(table, log, origin_ns))
     chunks = sum(len(row or ()) for row in table.column("chunk_s").to_pylist())
     ends, dues = table.column("end_s").to_pylist(), table.column("due_s").to_pylist()
     span_s = max(ends, default=0.0) - min(dues, default=0.0)
     path.unlink()
-    evidence = {key: value for key, value in event.items() if key not in ("event", "window_open_s", "window_close_s")}
+    evidence = {key: value for key, value in event.items() if key not in OWN}
     return result | evidence | {"chunks_per_s": chunks / span_s if span_s > 0 else None}

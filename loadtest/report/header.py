@@ -23,6 +23,7 @@ GROUPS = {
     "arms": "Servers under test",
     "calibration": "Client: calibration against the built-in null server",
     "asking": "Client: what asking for token counts costs, and who asks",
+    "workers": "Client: the workers that made the load",
     "client": "Client",
     "host": "Client machine",
     "versions": "Versions",

@@ -103,6 +103,8 @@ class Progress:
             "cell_end": self._on_end,
             "calibration_start": self._on_calibration,
             "asking_start": self._on_asking,
+            "workers_awaited": self._on_workers_awaited,
+            "workers": self._on_workers,
             "note": self._on_note,
             "compared": self._on_compared,
             "outputs_start": self._on_outputs,
@@ -120,6 +122,22 @@ class Progress:
     def _on_asking(self, event: Mapping[str, Any]) -> None:
         arm = words.plain(event.get("arm", ""), 40)
         self._say(f"measuring what asking for token counts costs, on {arm} at {words.level_of(event)}")
+
+    def _on_workers_awaited(self, event: Mapping[str, Any]) -> None:
+        count, port = int(event.get("count") or 0), int(event.get("port") or 0)
+        if event.get("local"):
+            self._say(f"starting {count} workers")
+            return
+        host = words.plain(event.get("host", ""), 80)
+        self._say(f"waiting {words.minutes(float(event.get('wait_s') or 0.0))} at most for {count} workers at"
+                  f" {host}:{port}: loadtest worker --master HOST:{port}")  # fmt: skip
+
+    def _on_workers(self, event: Mapping[str, Any]) -> None:
+        for worker in event.get("crew") or ():
+            name, host = words.plain(worker.get("name", ""), 60), words.plain(worker.get("host", ""), 60)
+            offset_s, bound_s = worker.get("offset_s"), worker.get("bound_s")
+            apart = f"{1000 * offset_s:+.3f} ± {1000 * bound_s:.3f} ms" if offset_s is not None else "unknown"
+            self._say(f"{name} on {host} is ready; the master's clock − its own: {apart}")
 
     def _on_outputs(self, event: Mapping[str, Any]) -> None:
         arm, count = words.plain(event.get("arm", ""), 40), int(event.get("prompts") or 0)

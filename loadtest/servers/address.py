@@ -123,6 +123,16 @@ def _machine(host: str) -> str:
     return _THIS_MACHINE if str(address) in local else str(address)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine's own loopback, by its words; names are not looked up."""
+    if _machine(host) == _THIS_MACHINE:
+        return host not in ("0.0.0.0", "::")  # nosec B104  # compared, never bound
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 _LOCAL_SUFFIXES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".svc", ".cluster.local")
 
 

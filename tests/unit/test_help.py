@@ -56,7 +56,7 @@ def test_an_example_runs(line: str, started: Path) -> None:
     if name == "run":
         main.commands["run"].make_context("run", words[1:])  # raises for an option that does not exist
         words[0] = "plan"
-    if name in ("check", "compare-outputs") or line.endswith("--port 8000"):
+    if name in ("check", "compare-outputs", "worker") or line.endswith("--port 8000"):
         main.commands[name].make_context(name, words[1:])
         return
     done = CliRunner().invoke(main, words)

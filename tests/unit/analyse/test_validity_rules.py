@@ -185,6 +185,18 @@ CASES: dict[str, Case] = {
     "client stood still": Case(
         lambda: a_cell(hub_lag_max_s=1.1), lambda: a_cell(hub_lag_max_s=1.0),
         lambda: a_cell(hub_lag_max_s=None, suspended_s=None)),
+    "worker lost": Case(
+        lambda: a_cell(workers={"w1": 2.0}, workers_lost=["w2"]), lambda: a_cell(workers={"w1": 2.0, "w2": 2.0}),
+        lambda: a_cell(workers_lost=["w1"])),
+    # the window is 10 s: 5 thousandths of it are 50 ms, and invalid from 150 ms on
+    "clocks apart": Case(
+        lambda: a_cell(workers={"w1": 4.0}, clock_bound_s={"w1": 0.051}),
+        lambda: a_cell(workers={"w1": 4.0}, clock_bound_s={"w1": 0.049}),
+        lambda: a_cell(workers={"w1": 4.0}), invalid=False),
+    "word late": Case(
+        lambda: a_cell(workers={"w1": 4.0}, word_late_s={"w1": 0.101}),
+        lambda: a_cell(workers={"w1": 4.0}, word_late_s={"w1": 0.1}),
+        lambda: a_cell(workers={"w1": 4.0}), invalid=False),
     "wall clock set": Case(
         lambda: a_cell(clock_steps=1), a_cell, lambda: a_cell(clock_steps=None)),
     "coalesced chunks": Case(

@@ -1,0 +1,65 @@
+"""How many workers the command line asks for, and where; imports neither Locust nor gevent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loadtest.checks import positive_s, shown
+from loadtest.drive.job import Workers
+from loadtest.drive.options import Options
+from loadtest.errors import UsageError
+from loadtest.servers.address import is_loopback, read_address
+
+HOST, PORT = "127.0.0.1", 5557  # Locust's own port
+WAIT = "5m"
+MOST = 1000  # workers
+
+
+def wanted(options: Options) -> Workers | None:
+    """Return the workers that the options ask for; None: the driver makes the load itself. Raises UsageError."""
+    local, awaited = options.workers, options.expect_workers
+    if local is not None and awaited is not None:
+        raise UsageError("--workers starts workers here and --expect-workers awaits them from elsewhere; give one.")
+    for name, count in (("--workers", local), ("--expect-workers", awaited)):
+        if count is not None and not 1 <= count <= MOST:
+            raise UsageError(f"{name} is {count}; it must be a whole number from 1 to {MOST}.")
+    if awaited is None:
+        for name, value in (("--bind", options.bind), ("--wait", options.wait)):
+            if value is not None:
+                raise UsageError(f"{name} is on workers from elsewhere; give --expect-workers N beside it.")
+        return None if local is None else Workers(count=local, local=True)
+    host, port = place_of(options.bind or f"{HOST}:{PORT}", "--bind")
+    return Workers(count=awaited, local=False, host=host, port=port, wait_s=waited(options.wait or WAIT))
+
+
+def refuse_unreachable(workers: Workers | None, urls: Iterable[str]) -> None:
+    """Raise UsageError for a server on this machine's loopback, where workers elsewhere are asked to load it."""
+    if workers is None or workers.local or is_loopback(workers.host):
+        return
+    for url in urls:
+        host = read_address(url, "a URL").host if url else HOST  # a simulated server has no URL yet
+        if is_loopback(host):
+            what = url or "the simulated pair"
+            raise UsageError(
+                f"Workers are awaited from other machines (--bind {workers.host}), and {what} is on the loopback of"
+                " this one: to them that is their own. Name the servers by an address that they reach."
+            )
+
+
+def waited(word: str) -> float:
+    """Return the seconds of --wait. Raises UsageError."""
+    try:
+        return positive_s(word)
+    except ValueError as allowed:
+        raise UsageError(f"--wait is {shown(word)}; it must be {allowed}.") from None
+
+
+def place_of(word: str, named: str, port: int = PORT) -> tuple[str, int]:
+    """Return (host, port) of HOST[:PORT]. Raises UsageError, with a sentence that calls it `named`."""
+    host, colon, number = word.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):  # no port: a name, or an IPv6 address by itself
+        host, number = word, str(port)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not number.isascii() or not number.isdecimal() or not int(number) < 2**16 or "/" in host:
+        raise UsageError(f"{named} is {word!r}; write HOST:PORT, such as {HOST}:{PORT}.")
+    return host, int(number)

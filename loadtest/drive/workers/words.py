@@ -1,0 +1,61 @@
+"""What the messages hold, taken apart and put together: nothing that came over a line is used unchecked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loadtest.drive.plan import Cell
+from loadtest.drive.workers.dealing import Share
+from loadtest.drive.workers.phases import Count, Word
+from loadtest.experiment import as_document, from_document
+from loadtest.servers.control import Arm, arm_from
+from loadtest.settings import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """A cell that a worker is to drive a share of."""
+
+    attempt: int  # counts the cells that were begun
+    cell: Cell
+    share: Share
+    arm: Arm
+    model: str
+    count: str  # how tokens per chunk are asked for
+    asked_ratio: float
+    salted: bool
+    salt: str
+    experiment: Experiment
+    started_s: float  # on the run's clock; of an open load the moment before which no session arrives
+    stagger_s: float
+    timetable: dict[str, Any] | None  # of an open load
+    plan_sha256: str  # of the plan that names the cell; "" for one that is not of the plan
+
+    def message(self) -> dict[str, Any]:
+        """Return it for a message."""
+        return asdict(self) | {"experiment": as_document(self.experiment)}
+
+
+def begin_from(data: Mapping[str, Any]) -> Begin:
+    """Return what `Begin.message` gave."""
+    parts = {"cell": Cell(**data["cell"]), "share": Share(**data["share"]), "arm": arm_from(data["arm"]),
+             "experiment": from_document(data["experiment"])}  # fmt: skip
+    return Begin(**{**data, **parts})
+
+
+def word_from(data: Mapping[str, Any]) -> Word:
+    """Return the word in a message. Raises TypeError or ValueError for what is none."""
+    for name in ("opens_s", "closes_s"):
+        if data.get(name) is not None and not isinstance(data[name], float):
+            raise ValueError(data[name])
+    return Word(**data)
+
+
+def count_from(data: Mapping[str, Any]) -> Count:
+    """Return the count in a message. Raises TypeError or ValueError for what is none."""
+    for name in ("issued", "in_flight", "due_in_window", "open_in_window"):
+        if not isinstance(data.get(name, 0), int) or data.get(name, 0) < 0:
+            raise ValueError(data[name])
+    return Count(**{**data, "heard": word_from(data["heard"])})

@@ -1,0 +1,333 @@
+"""The parts that master and workers are made of, each by itself: clocks, dealing, spool, files, phases, words."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from loadtest.drive.job import Workers
+from loadtest.drive.options import Options
+from loadtest.drive.phases import Phase
+from loadtest.drive.workers.dealing import Share
+from loadtest.drive.workers.files import PART, Fetched, Named, Offered
+from loadtest.drive.workers.merged import merged
+from loadtest.drive.workers.offset import Clocks, Offset, RoundTrip
+from loadtest.drive.workers.peers import Peer
+from loadtest.drive.workers.phases import Count, JoinedPhases, ToldPhases, Word
+from loadtest.drive.workers.spool import Spool, left_in, rows_in
+from loadtest.drive.workers.wanted import place_of, refuse_unreachable, wanted
+from loadtest.drive.workers.words import count_from
+from loadtest.errors import UsageError
+from loadtest.record import CellRecord, Request
+from loadtest.settings import Window
+
+MS = 1_000_000
+ROOT = Path(__file__).parents[3]
+
+
+def trip(offset_ns: int, there_ns: int, back_ns: int, asked_ns: int = 0, answering_ns: int = 50_000) -> RoundTrip:
+    heard = asked_ns + there_ns + offset_ns
+    return RoundTrip(asked_ns=asked_ns, heard_ns=heard, answered_ns=heard + answering_ns,
+                     came_ns=asked_ns + there_ns + answering_ns + back_ns)  # fmt: skip
+
+
+def test_a_way_that_is_slower_there_than_back_is_within_the_bound() -> None:
+    one = trip(7_000 * MS, there_ns=9 * MS, back_ns=1 * MS)
+    assert one.offset_ns == 7_004 * MS  # wrong by half of the difference of both ways
+    assert one.bound_ns == 5 * MS
+    assert abs(one.offset_ns - 7_000 * MS) <= one.bound_ns
+
+
+def test_of_many_round_trips_the_quickest_tells_and_its_bound_holds() -> None:
+    rng, true_ns, clocks = Random(1), -123_456_789_012, Clocks(same=False)
+    for number in range(50):
+        there, back = (int(rng.expovariate(1 / (3 * MS))) + 20_000 for _ in range(2))
+        clocks.add(trip(true_ns, there, back, asked_ns=number * 100 * MS))
+        found = clocks.offset(number * 100 * MS)
+        assert found is not None
+        assert abs(found.offset_ns - true_ns) <= found.bound_ns
+    assert found.bound_ns < 2 * MS  # single ones are 3 ms wrong on average
+
+
+def test_a_bound_grows_by_15_microseconds_a_second_and_follows_a_clock_that_drifts() -> None:
+    one = trip(0, MS, MS)
+    assert one.bound_at(one.came_ns + 10_000 * MS) == one.bound_ns + 150_000
+    clocks = Clocks(same=False)
+    clocks.add(one)
+    used = clocks.offset(one.came_ns)
+    assert used is not None
+    later = 60_000 * MS
+    clocks.add(trip(3 * MS, MS // 10, MS // 10, asked_ns=later))  # 50 ppm fast for a minute
+    assert clocks.bound_since(used, later - MS) == 3 * MS + MS // 10
+    assert clocks.bound_since(used, later + MS) is None  # nothing was heard since
+
+
+def test_two_processes_on_one_boot_have_one_clock_unless_round_trips_exclude_it() -> None:
+    near, far = Clocks(same=True), Clocks(same=True)
+    near.add(trip(0, MS, 2 * MS))
+    far.add(trip(5_000 * MS, MS, 2 * MS))  # a time namespace of its own
+    assert near.offset(0) == Offset(offset_ns=0, bound_ns=0)
+    assert near.bound_since(Offset(offset_ns=0, bound_ns=0), 0) == 0
+    found = far.offset(0)
+    assert found is not None
+    assert abs(found.offset_ns - 5_000 * MS) <= found.bound_ns
+
+
+def test_a_round_trip_that_contradicts_itself_is_left_out() -> None:
+    clocks = Clocks(same=False)
+    clocks.add(RoundTrip(asked_ns=10, heard_ns=0, answered_ns=100, came_ns=20))  # answered for longer than it took
+    assert clocks.offset(0) is None
+
+
+@pytest.mark.parametrize(("users", "count"), [(1, 1), (8, 3), (2, 3), (128, 4), (7, 7)])
+def test_every_user_is_driven_once_whatever_the_number_of_workers(users: int, count: int) -> None:
+    shares = [Share(index=index, count=count) for index in range(count)]
+    driven = [share.user(position) for share in shares for position in range(share.users(users))]
+    assert sorted(driven) == list(range(users))
+    assert all([share.has(user) for share in shares].count(True) == 1 for user in range(users))
+
+
+def a_request(number: int, cell: int = 0) -> Request:
+    return Request(cell=cell, arm="baseline", user=number, session=number, due_s=float(number), chunk_s=[number + 0.5],
+                   chunk_tokens=[1], outcome="ok", end_s=number + 1.0)  # fmt: skip
+
+
+def test_rows_that_get_lost_or_come_twice_arrive_once_and_in_order(tmp_path: Path) -> None:
+    now_s, rng = [0.0], Random(3)
+    spool, came, number = Spool(tmp_path, lambda: now_s[0]), list[int](), 0
+    for step in range(1500):
+        now_s[0] += 0.1
+        for _ in range(rng.randrange(4) if step < 300 else 0):
+            spool.add(a_request(number))
+            number += 1
+        for part in spool.to_send():
+            for _ in range(rng.choice([0, 1, 1, 2])):  # lost, or twice
+                rows = rows_in(part["batch"], part["rows"])
+                assert rows is not None
+                if part["first"] <= len(came) < part["first"] + part["rows"]:
+                    came += [row["user"] for row in rows][len(came) - part["first"] :]
+        if rng.random() < 0.5:  # the word on it may get lost too
+            spool.has(len(came))
+    assert came == list(range(number))
+    assert number > 300
+    spool.has(len(came))
+    assert spool.to_send() == []
+    spool.close()
+
+
+def test_what_a_dead_worker_had_not_sent_is_read_from_its_file(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for number in range(10):
+        spool.add(a_request(number))
+    spool.to_send()  # on disk; the process is gone without a close
+    with (tmp_path / "requests.arrows").open("ab") as file:
+        file.write(b"\x00\x01half a batch")
+    left = left_in(tmp_path, 7)
+    assert [request.user for request in left] == [7, 8, 9]
+    assert left[0].chunk_s == [7.5]
+    assert math.isnan(left[0].sent_s)
+    assert left_in(tmp_path / "never there", 0) == []
+    spool.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"not a batch", "text", None])
+def test_a_batch_that_is_none_is_not_taken(data: object) -> None:
+    assert rows_in(data, 1) is None
+
+
+def test_a_file_comes_in_parts_and_is_held_against_its_hash(tmp_path: Path) -> None:
+    there, here = tmp_path / "there" / "prompts.jsonl", tmp_path / "here"
+    there.parent.mkdir()
+    there.write_bytes(Random(1).randbytes(2 * PART + 10))
+    offered, fetched = Offered([there]), Fetched(here)
+    named = Named(**asdict(offered.named[0]))
+    contents = there.read_bytes()
+    assert named.sha256 == hashlib.sha256(contents).hexdigest()
+    there.rename(there.with_name("moved"))  # as on another machine
+    offered._paths[named.sha256] = there.with_name("moved")
+    wanted_parts = 0
+    while (want := fetched.take(named)) is not None:
+        wanted_parts += 1
+        part = offered.part(want)
+        assert part is not None
+        fetched.came(part)
+        fetched.came(part)  # twice does no harm
+    assert wanted_parts == 3
+    assert fetched.local(str(there)).read_bytes() == contents
+    assert fetched.local(str(there)).name == "prompts.jsonl"
+
+
+def test_no_file_is_handed_out_that_was_not_offered_and_none_taken_that_was_changed(tmp_path: Path) -> None:
+    secret, scenario = tmp_path / "secret", tmp_path / "chat.py"
+    secret.write_text("key")
+    scenario.write_text("pass")
+    offered = Offered([scenario])
+    assert offered.part({"sha256": hashlib.sha256(b"key").hexdigest(), "start": 0}) is None
+    assert offered.part({"sha256": str(secret), "start": 0}) is None
+    named = Named(path="/nowhere/chat.py", sha256=offered.named[0].sha256, size=4)
+    fetched = Fetched(tmp_path / "here")
+    fetched.take(named)
+    fetched.came({"sha256": named.sha256, "start": 0, "data": b"evil"})
+    with pytest.raises(ValueError, match="another form"):
+        fetched.take(named)
+
+
+WINDOW = Window(min_s=3.0, max_s=10.0, min_requests=4, warmup_requests=1.0)
+
+
+def test_windows_open_and_close_on_the_masters_word_and_count_what_came_before_it_was_heard() -> None:
+    told = ToldPhases(WINDOW, 10.0, 1.0)
+    for due_s in (10.2, 11.4, 12.1):
+        told.due(due_s)
+    told.ended(10.2, 12.0)
+    assert told.tick(12.2) is Phase.WARMUP
+    assert told.tick(50.0) is Phase.WARMUP  # however long it takes
+    told.hear(Word(opens_s=12.0))
+    assert told.count(over=False) == Count(issued=3, in_flight=2, due_in_window=1, open_in_window=1,
+                                           heard=Word(opens_s=12.0))  # fmt: skip
+    assert told.tick(50.0) is Phase.WINDOW
+    assert told.window_open_s == 12.0
+    told.due(15.0)
+    told.hear(Word(opens_s=12.0, closes_s=15.0))
+    assert (told.count(over=False).due_in_window, told.tick(50.0)) == (1, Phase.HOLD)
+    told.ended(12.1, 50.0)
+    assert told.count(over=False).open_in_window == 0
+    assert told.tick(51.0) is Phase.HOLD  # until the master has heard it of all
+    told.hear(Word(opens_s=12.0, closes_s=15.0, drain=True))
+    assert told.tick(51.0) is Phase.DRAIN
+    told.ended(11.4, 51.0)
+    told.ended(15.0, 51.0)
+    assert told.tick(51.1) is Phase.OVER
+
+
+def test_the_master_goes_on_when_all_workers_have_heard_it_and_none_is_at_work() -> None:
+    counts, said = [Count(), Count()], list[Word]()
+    joined = JoinedPhases(WINDOW, 4, 0.0, 1.0, None, lambda: counts, said.append)
+    counts[0] = Count(issued=3, in_flight=2)
+    assert joined.tick(1.5) is Phase.WARMUP
+    assert (joined.issued, joined.in_flight) == (3, 2)
+    joined.ended(0.5, 1.0)
+    assert joined.tick(1.6) is Phase.WINDOW
+    assert said[-1] == Word(opens_s=1.6)
+    counts[:] = [Count(issued=9, in_flight=1, due_in_window=5, heard=Word(opens_s=1.6))] * 2
+    assert joined.tick(4.6) is Phase.HOLD  # enough were due, and the shortest window has passed
+    word = said[-1]
+    assert word == Word(opens_s=1.6, closes_s=4.6)
+    assert joined.tick(4.7) is Phase.HOLD  # neither has counted by it
+    counts[:] = [Count(heard=word, in_flight=1), Count(heard=Word(opens_s=1.6), in_flight=1)]
+    assert joined.tick(4.8) is Phase.HOLD
+    counts[:] = [Count(heard=word, in_flight=1), Count(heard=word, in_flight=1, open_in_window=1)]
+    assert joined.tick(4.9) is Phase.HOLD
+    counts[:] = [Count(heard=word, in_flight=1), Count(heard=word, in_flight=1)]
+    assert joined.tick(5.0) is Phase.DRAIN
+    assert said[-1].drain
+    counts[:] = [Count(heard=word), Count(heard=word, over=True)]
+    assert joined.tick(5.1) is Phase.DRAIN  # one has not told yet what it found
+    counts[:] = [Count(heard=word, over=True)] * 2
+    assert joined.tick(5.2) is Phase.OVER
+
+
+def record(**given: object) -> CellRecord:
+    fields = {"cell": 0, "arm": "a", "level": 4.0, "block": 0, "order": 0, "state": "complete", "started_s": 0.0}
+    return CellRecord(**{**fields, **given})  # type: ignore[arg-type]
+
+
+def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() -> None:
+    own = record(client_cpu_ratio=0.1, hub_lag_p99_s=0.001, in_flight_mean=3.2, clock_steps=0.0)
+    rows = [
+        (Peer(node="1", name="w1"), {"cell": asdict(record(client_cpu_ratio=0.2, hub_lag_p99_s=0.002, models=["m"],
+         in_flight_mean=1.5, clock_steps=0.0)), "users": 2, "offset_s": 0.5, "bound_s": 0.001, "word_late_s": 0.01}),
+        (Peer(node="2", name="w2"), {"cell": asdict(record(client_cpu_ratio=0.9, hub_lag_p99_s=0.0, models=["n"],
+         in_flight_mean=2.0, clock_steps=1.0)), "users": 2, "offset_s": -3.0, "bound_s": None, "word_late_s": 0.02}),
+    ]  # fmt: skip
+    whole = merged(own, rows, ["w3"])
+    assert (whole.client_cpu_ratio, whole.hub_lag_p99_s, whole.in_flight_mean) == (0.9, 0.002, 3.5)
+    assert (whole.clock_steps, whole.models, whole.workers_lost) == (1.0, ["m", "n"], ["w3"])
+    assert whole.workers == {"w1": 2.0, "w2": 2.0}
+    assert whole.clock_offset_s == {"w1": 0.5, "w2": -3.0}
+    assert whole.clock_bound_s == {"w1": 0.001}
+    assert whole.word_late_s == {"w1": 0.01, "w2": 0.02}
+
+
+HEARD = """
+import sys, msgpack
+from loadtest.drive.workers.messages import _heard
+good = msgpack.dumps(["ping", {"asked_ns": 1}, "x"])
+bad = [b"", b"\\xc1", b"GET / HTTP/1.1", good[:-1], msgpack.dumps(["join", 1, "x"]), msgpack.dumps([1, {}, "x"]),
+       msgpack.dumps({"a": 1}), b"\\x80\\x04cos\\nsystem\\n."]
+assert _heard(good, "node") == ("node", "ping", {"asked_ns": 1})
+assert [_heard(data, "node") for data in bad] == [None] * len(bad)
+assert "dill" not in sys.modules and "cloudpickle" not in sys.modules
+"""
+
+
+def test_bytes_that_are_no_message_are_none() -> None:
+    done = subprocess.run([sys.executable, "-c", HEARD], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_that_speaks_over_the_line_can_load_a_pickle() -> None:
+    for path in (ROOT / "loadtest" / "drive" / "workers").glob("*.py"):
+        assert not re.search(r"pickle|marshal|recv_pyobj|send_pyobj|\beval\(|\bexec\(", path.read_text()), path
+
+
+@pytest.mark.parametrize("data", [{}, {"heard": {"opens_s": "now"}}, {"heard": {}, "issued": -1},
+                                  {"heard": {}, "in_flight": "9"}, {"heard": {}, "more": 1}])  # fmt: skip
+def test_a_count_that_is_none_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        count_from(data)
+
+
+@pytest.mark.parametrize(("word", "place"), [
+    ("10.0.0.7:6000", ("10.0.0.7", 6000)), ("master", ("master", 5557)), ("[::1]:9", ("::1", 9)),
+    ("::1", ("::1", 5557)),
+])  # fmt: skip
+def test_a_place_is_a_host_and_a_port(word: str, place: tuple[str, int]) -> None:
+    assert place_of(word, "--bind") == place
+
+
+@pytest.mark.parametrize("word", ["", ":5557", "host:x", "host:70000", "http://host:1", "host:-1"])
+def test_a_place_that_is_none_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="write HOST:PORT"):
+        place_of(word, "--bind")
+
+
+def test_workers_are_awaited_on_this_machine_alone_unless_it_is_said() -> None:
+    found = wanted(Options(scenario=Path("x.py"), expect_workers=4, wait="90s"))
+    assert found is not None
+    assert (found.host, found.port, found.wait_s, found.local) == ("127.0.0.1", 5557, 90.0, False)
+    assert wanted(Options(scenario=Path("x.py"))) is None
+
+
+@pytest.mark.parametrize(("host", "url", "refused"), [
+    ("0.0.0.0", "http://127.0.0.1:8000", True), ("10.0.0.2", "", True), ("::", "http://localhost:1", True),
+    ("0.0.0.0", "http://10.0.0.9:8000", False), ("127.0.0.1", "http://127.0.0.1:8000", False),
+    ("localhost", "", False),
+])  # fmt: skip
+def test_servers_on_the_masters_own_loopback_are_no_servers_to_workers_elsewhere(
+    host: str, url: str, refused: bool
+) -> None:
+    workers = Workers(count=2, local=False, host=host)
+    if refused:
+        with pytest.raises(UsageError, match="on the loopback of this one"):
+            refuse_unreachable(workers, [url])
+    else:
+        refuse_unreachable(workers, [url])
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"workers": 0}, "--workers is 0"), ({"expect_workers": -1}, "--expect-workers is -1"),
+    ({"workers": 2, "expect_workers": 2}, "give one"), ({"workers": 2, "wait": "5m"}, "--wait is on workers"),
+    ({"bind": "0.0.0.0:1"}, "--bind is on workers"), ({"expect_workers": 1, "wait": "soon"}, "--wait is 'soon'"),
+])  # fmt: skip
+def test_options_that_do_not_fit_are_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        wanted(Options(scenario=Path("x.py"), **given))  # type: ignore[arg-type]
