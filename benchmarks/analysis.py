@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from loadtest.analyse.judge import judge
 from loadtest.analyse.verdict import as_json
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, CellRecord, LineWriter, Request, Scrape, write_json
+from loadtest.json_files import LineWriter, write_json
+from loadtest.record import REQUEST_SCHEMA, CellRecord, Request, Scrape
 from loadtest.settings import Experiment, Load
 
 LEVELS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

@@ -16,11 +16,9 @@ The format is versioned by SCHEMA_VERSION and documented in reports/README.md; r
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
@@ -253,15 +251,6 @@ def stream_name(sitting: int) -> str:
     return "requests.arrows" if sitting == 1 else f"requests-{sitting}.arrows"
 
 
-def finite(value: Any) -> Any:
-    """Return JSON data with every NaN and infinity replaced by None: JSON has no such numbers."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(inner) for key, inner in value.items()}
-    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptText:
     """Prompt and answer of one request, kept since that was asked for; no verdict rests on it."""
@@ -276,30 +265,3 @@ class KeptText:
 
 
 TEXTS = "texts.jsonl"
-PRIVATE = 0o600  # mode of files that hold people's words
-
-
-class LineWriter:
-    """Append JSON objects to a file, one per line, each flushed to the operating system at once."""
-
-    def __init__(self, path: Path, mode: int = 0o666) -> None:
-        """Open `path` for appending; a new file gets `mode`, less what the umask takes."""
-        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode), "a", encoding="utf-8")
-
-    def write(self, row: Any) -> None:
-        """Write one dataclass instance or mapping."""
-        data = row if isinstance(row, Mapping) else asdict(row)
-        self._file.write(json.dumps(finite(data), separators=(",", ":"), allow_nan=False) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a JSON document whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    part.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes JSON's own escape
-    part.replace(path)

@@ -22,7 +22,7 @@ from benchmarks.client.bench import Bench, RunFailed
 from benchmarks.client.figures import FIGURES, Line
 from benchmarks.client.ground import NoServer, build
 from benchmarks.client.machine import cores, described, scheduling
-from loadtest.record import write_json
+from loadtest.json_files import write_json
 
 FULL = 1_000_000
 

@@ -67,7 +67,7 @@ def report_outputs(folder: Path, console: Any, shown: Shown = Shown.ALL) -> int:
     """Judge the answers in a folder, write what they say, print it and return the exit code."""
     from loadtest.analyse.outputs import FILE, judge_outputs
     from loadtest.analyse.verdict import outputs_as_json
-    from loadtest.record import write_json
+    from loadtest.json_files import write_json
     from loadtest.report.outputs import summary
     from loadtest.report.writing import write_whole
     from loadtest.run_folder import read_run
@@ -86,7 +86,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
     """Write everything that is drawn from a run, print the answer and return the exit code."""
     from loadtest.analyse.judge import judge
     from loadtest.analyse.verdict import as_json
-    from loadtest.record import write_json
+    from loadtest.json_files import write_json
     from loadtest.report import github
     from loadtest.report.junit import write_junit
     from loadtest.report.markdown import write_summary

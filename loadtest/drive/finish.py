@@ -15,7 +15,7 @@ from loadtest.drive.header import gpus_now
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.resume import Resumed
 from loadtest.drive.truth import NULL, agreement
-from loadtest.record import write_json
+from loadtest.json_files import write_json
 from loadtest.run_folder import finish_requests, read_requests
 
 

@@ -19,7 +19,7 @@ from loadtest.drive.pair import comparability, refuse_violations, takes_salt
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.turns import Managed
 from loadtest.errors import RunError, UsageError
-from loadtest.record import write_json
+from loadtest.json_files import write_json
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.identity import Identity
 from loadtest.servers.process import start_simulated

@@ -19,7 +19,7 @@ import orjson
 from loadtest.drive.answers import Answered, compared, read_answer
 from loadtest.drive.openai import CHAT_PATH, chat_body
 from loadtest.errors import LoadtestError, UsageError
-from loadtest.record import PRIVATE, LineWriter
+from loadtest.json_files import PRIVATE, LineWriter
 from loadtest.servers.control import Arm, Control
 from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.identity import Identity

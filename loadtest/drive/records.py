@@ -13,18 +13,9 @@ from loadtest.drive.job import Job
 from loadtest.drive.same_bodies import SameBodies
 from loadtest.drive.texts import Texts
 from loadtest.errors import UsageError
+from loadtest.json_files import PRIVATE, LineWriter
 from loadtest.loads import unit_of
-from loadtest.record import (
-    PRIVATE,
-    TEXTS,
-    CellRecord,
-    KeptText,
-    LineWriter,
-    Request,
-    RequestWriter,
-    Scrape,
-    stream_name,
-)
+from loadtest.record import TEXTS, CellRecord, KeptText, Request, RequestWriter, Scrape, stream_name
 
 FLUSH_EVERY_S = 0.5
 

@@ -22,8 +22,9 @@ from loadtest.drive.prepare import Prepared, prepare
 from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document
+from loadtest.json_files import LineWriter
 from loadtest.reading import numbered_lines
-from loadtest.record import TEXTS, CellRecord, LineWriter
+from loadtest.record import TEXTS, CellRecord
 from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
 from loadtest.servers.identity import Identity
 

@@ -30,7 +30,8 @@ from loadtest.drive.room import connections, make_room
 from loadtest.drive.truth import NULL, calibration_result
 from loadtest.drive.turns import Managed, Turns
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
-from loadtest.record import GIVEN_UP, write_json
+from loadtest.json_files import write_json
+from loadtest.record import GIVEN_UP
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed

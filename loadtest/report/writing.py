@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadtest.errors import UsageError
-from loadtest.record import PRIVATE
+from loadtest.json_files import PRIVATE
 
 
 def write_whole(path: Path, text: str, *, private: bool = False) -> Path:

@@ -7,17 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.record import (
-    SCHEMA_VERSION,
-    SEVERAL_VERSION,
-    CellRecord,
-    LineWriter,
-    Outcome,
-    Request,
-    RequestWriter,
-    Scrape,
-    write_json,
-)
+from loadtest.json_files import LineWriter, write_json
+from loadtest.record import SCHEMA_VERSION, SEVERAL_VERSION, CellRecord, Outcome, Request, RequestWriter, Scrape
 from loadtest.run_folder import finish_requests, read_cells, read_lines, read_requests, read_run, read_scrapes
 
 

@@ -19,7 +19,8 @@ from loadtest.analyse.results import Answer, Finding, Judgement
 from loadtest.analyse.verdict import as_json
 from loadtest.errors import ExitCode, UsageError
 from loadtest.experiment import as_document
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, write_json
+from loadtest.json_files import LineWriter, write_json
+from loadtest.record import CellRecord, Request, RequestWriter
 from loadtest.run_folder import finish_requests
 from loadtest.settings import Decision, Experiment, Load
 

@@ -18,8 +18,8 @@ from loadtest.analyse.gating import Asked
 from loadtest.analyse.results import Answer
 from loadtest.analyse.verdict import as_json
 from loadtest.errors import UsageError
+from loadtest.json_files import write_json
 from loadtest.reading import check_header
-from loadtest.record import write_json
 from loadtest.run_folder import read_run
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "verdict.schema.json"

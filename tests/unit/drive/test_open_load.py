@@ -24,8 +24,8 @@ from loadtest.drive.timetable import Habits, habits_from, habits_of, pattern_of,
 from loadtest.drive.virtual import VirtualRun, run_virtual
 from loadtest.errors import UsageError
 from loadtest.experiment import override
+from loadtest.json_files import write_json
 from loadtest.loads import spoken
-from loadtest.record import write_json
 from loadtest.settings import Experiment, Load, Trace, Window
 from loadtest.simulate.worlds import world
 from loadtest.workload.arrivals import schedule

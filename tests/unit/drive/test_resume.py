@@ -18,7 +18,8 @@ from loadtest.drive.resume import clear_away, holding, open_again, refuse_others
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
 from loadtest.experiment import override
-from loadtest.record import CellRecord, LineWriter, Request, RequestWriter, Scrape, write_json
+from loadtest.json_files import LineWriter, write_json
+from loadtest.record import CellRecord, Request, RequestWriter, Scrape
 from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
 from loadtest.servers.identity import Identity
 from loadtest.settings import Experiment

@@ -15,7 +15,8 @@ from test_report_page import PAYLOADS
 
 from loadtest.analyse.verdict import as_json
 from loadtest.errors import UsageError
-from loadtest.record import PRIVATE, KeptText, LineWriter
+from loadtest.json_files import PRIVATE, LineWriter
+from loadtest.record import KeptText
 from loadtest.report.markdown import summary
 from loadtest.report.page import page, write_page
 from loadtest.report.texts import BYTES
