@@ -47,7 +47,7 @@ def _short(name: str) -> list[str]:
     """Return what makes one short cell of each arm of a scenario."""
     words = ["--window", "12s", "--blocks", "1", "--set", "load.think_time=0", "--set", "generation.max_tokens=32",
              "--set", "window.warmup_requests=1", "--set", "servers.token_counts=all", "--set",
-             "outputs.prompts=0"]  # fmt: skip
+              "outputs.prompts=0"]  # fmt: skip
     if name == "trace":  # two cores keep up with this; lengths are characters ÷ 4, and these models' tokens are shorter
         return [*words, "--rates", RATE, "--set", "trace.max_input_tokens=600"]
     return [*words, "--levels", "3"]

@@ -15,7 +15,7 @@ from processes import free_port
 
 READY_S = 240.0
 SHORT = ("--window", "5s", "--blocks", "2", "--set", "load.think_time=0", "--set", "generation.max_tokens=48", "--set",
-         "servers.token_counts=all")  # fmt: skip
+         "servers.token_counts=all", "--set", "outputs.prompts=6")  # fmt: skip
 
 
 class Vllm:
