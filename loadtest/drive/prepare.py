@@ -138,11 +138,14 @@ def _prepare(options: Options, environment: Mapping[str, str]) -> Prepared:
     if options.servers is not None:
         return _prepare_file(options, experiment, options.servers, environment)
     urls, found = find_servers(options, experiment, environment)
+    expected = experiment.traffic.loads
     experiment = settle(experiment, options, simulated=not urls)
     world = None
     if not urls:
         world = experiment.demo.preset
         found = f"No server is named: the built-in simulated pair is used (world `{world}`)."
+        if expected and not experiment.traffic.loads:
+            found += " [traffic] lies outside the levels of [demo] and is not weighed."
         urls = {"baseline": "", "speculative": ""}
     choice = choose({name: _arm(name, url, experiment) for name, url in urls.items()}, options.arms)
     refuse_one_place(choice)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from loadtest.checks import levels, positive_s, shown, users_or_rates, whole
 from loadtest.drive.options import Options, is_set, section, setting
 from loadtest.errors import UsageError
 from loadtest.experiment import override, with_assignments
+from loadtest.loads import unit_of
 from loadtest.servers.process import refuse_unknown_world
-from loadtest.settings import Experiment
+from loadtest.settings import Experiment, Traffic
 
 SMOKE_WINDOW_S = 10.0
 
@@ -31,6 +33,7 @@ def settle(experiment: Experiment, options: Options, *, simulated: bool) -> Expe
         experiment = override(experiment, "window", min_s=demo.window_s, max_s=demo.window_s, min_requests=1)
         experiment = override(experiment, "plan", blocks=demo.blocks)
         experiment = override(experiment, "generation", max_tokens=demo.max_tokens)
+        experiment = _without_distant_traffic(experiment, options)
     experiment = with_assignments(experiment, [a for a in options.assignments if section(a) != "demo"])
     if options.smoke:
         ladder = experiment.load.levels
@@ -49,6 +52,20 @@ def settle(experiment: Experiment, options: Options, *, simulated: bool) -> Expe
     if options.blocks is not None:
         experiment = override(experiment, "plan", blocks=_parsed("--blocks", options.blocks, whole(1, 1000)))
     return experiment
+
+
+def _without_distant_traffic(experiment: Experiment, options: Options) -> Experiment:
+    """Return the experiment without a [traffic] outside the trial's own levels, where nothing is judged by it.
+
+    The trial shows how things work on a model; at the loads of a quiet service its short windows would hold nothing.
+    """
+    chosen = options.levels is not None or options.rates is not None or is_set(options, "load.levels")
+    judged = bool(experiment.slo.rules) or options.slo is not None
+    traffic, ladder = experiment.traffic, experiment.load.levels
+    held = traffic.unit != unit_of(experiment.load) or all(ladder[0] <= load <= ladder[-1] for load in traffic.loads)
+    if chosen or judged or held:
+        return experiment
+    return replace(experiment, traffic=Traffic())
 
 
 def _of_kind(experiment: Experiment, options: Options) -> Experiment:

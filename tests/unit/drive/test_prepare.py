@@ -34,6 +34,25 @@ def test_without_servers_the_simulated_pair_and_the_demo_settings_are_used(scena
     assert "simulated" in prepared.found
 
 
+def test_traffic_outside_the_levels_of_the_trial_is_set_aside_where_nothing_is_judged_by_it(scenario, tmp_path):
+    toml = scenario.with_suffix(".toml")
+    toml.write_text(toml.read_text() + "[traffic]\nloads = [1, 4]\nhours = [12, 12]\n")
+    trial = prepare(Options(scenario=scenario), {})
+    assert trial.experiment.traffic.loads == ()
+    assert trial.found.endswith("[traffic] lies outside the levels of [demo] and is not weighed.")
+    for chosen in ({"levels": "3,5"}, {"assignments": ("load.levels=[3, 5]",)}):
+        with pytest.raises(UsageError, match=r"\[traffic\]: 1 lies outside the levels \(3, 5\)"):
+            prepare(Options(scenario=scenario, **chosen), {})
+    (tmp_path / "slo.toml").write_text('[[slo]]\nmetric = "e2e"\nstatistic = "mean"\nmax = "1 s"\n')
+    with pytest.raises(UsageError, match="lies outside the levels"):
+        prepare(Options(scenario=scenario, simulated=True, slo=tmp_path / "slo.toml"), {})
+    assert prepare(Options(scenario=scenario, baseline="http://a:1", speculative="http://b:1"), {}).experiment.traffic
+    toml.write_text(toml.read_text().replace("levels = [3, 5]", "levels = [1, 5]"))
+    within = prepare(Options(scenario=scenario), {})
+    assert within.experiment.traffic.loads == (1.0, 4.0)
+    assert "not weighed" not in within.found
+
+
 def test_options_go_before_the_environment_and_that_before_the_file(scenario):
     environment = {"LOADTEST_BASELINE_URL": "http://e1:1", "LOADTEST_SPECULATIVE_URL": "http://e2:2"}
     options = Options(scenario=scenario, baseline="http://a:8000/v1/", speculative="b:8001")

@@ -251,6 +251,9 @@ def test_the_trial_of_a_quiet_trace_is_faster_so_that_its_windows_hold_requests(
     assert "# with the built-in simulated pair, 29.4 times as fast as the log\n" in text
     trial = tomllib.loads(text)["demo"]
     assert (trial["rates"], trial["window_s"]) == ([0.29, 0.5, 1.5], 20)  # 0.017 times 29.4: 10 requests in 20 s
+    planned = CliRunner().invoke(main, ["plan", str(tmp_path / "mine.py"), "--simulated"])
+    assert planned.exit_code == 0, planned.output
+    assert "[traffic] lies outside the levels of [demo] and is not weighed." in " ".join(planned.output.split())
 
 
 @pytest.mark.parametrize(
