@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,17 @@ def processes_that_mention(*words: str) -> dict[int, str]:
         if all(word in line for word in words) and entry.parent.name != str(os.getpid()):
             found[int(entry.parent.name)] = line
     return found
+
+
+def assert_asked_alike(rows: Sequence[Mapping[str, Any]], *, more_than: int = 0) -> None:
+    """Fail unless both arms were asked so many requests, each with the same body; `rows` are those of the records."""
+    bodies: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        key = (row["level"], row["block"], row["session"], row["turn"])
+        bodies.setdefault(key, {})[row["arm"]] = row["body_hash"]
+    pairs = [hashes for hashes in bodies.values() if len(hashes) == 2]
+    assert len(pairs) > more_than
+    assert all(len(set(hashes.values())) == 1 for hashes in pairs)
 
 
 def assert_nothing_left(command: Command) -> None:

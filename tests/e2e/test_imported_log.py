@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from processes import Starter
+from processes import Starter, assert_asked_alike
 
 pytestmark = pytest.mark.e2e
 SECRET = "The patient Anna Karlsson"
@@ -58,12 +58,7 @@ def test_a_log_is_imported_and_run(loadtest: Starter, tmp_path: Path) -> None:
     assert {row["outcome"] for row in rows} == {"ok"}
     assert {row["category"] for row in rows} == {"letters", "notes"}
     assert max(row["output_tokens"] for row in rows if row["category"] == "notes") <= 5
-    bodies: dict[tuple[int, int], dict[str, str]] = {}
-    for row in rows:
-        bodies.setdefault((row["session"], row["turn"]), {})[row["arm"]] = row["body_hash"]
-    both = [hashes for hashes in bodies.values() if len(hashes) == 2]
-    assert len(both) > 20
-    assert all(len(set(hashes.values())) == 1 for hashes in both)
+    assert_asked_alike(rows, more_than=20)
     assert "Karlsson" not in json.dumps(rows)
     for path in run.folder.iterdir():
         if path.is_file():

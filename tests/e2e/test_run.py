@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, ROOT, assert_nothing_left, processes_that_mention
+from processes import CHAT, ROOT, assert_asked_alike, assert_nothing_left, processes_that_mention
 
 pytestmark = pytest.mark.e2e
 SHORT = ("--levels", "2,6", "--window", "1s", "--blocks", "2")
@@ -45,10 +45,7 @@ def test_the_built_in_pair_from_start_to_page(loadtest):
     assert {row["tokens_source"] for row in requests} == {"usage"}
     if sys.platform == "linux":
         assert {row["stamp_source"] for row in requests} <= {"kernel", "mixed"}
-    bodies: dict[tuple, set] = {}
-    for row in requests:
-        bodies.setdefault((row["level"], row["block"], row["session"], row["turn"]), set()).add(row["body_hash"])
-    assert all(len(hashes) == 1 for hashes in bodies.values()), "both arms must be asked the same"
+    assert_asked_alike(requests)
     page = (folder / "report.html").read_text()
     assert "SIMULATED" in page.upper()
     assert (folder / "summary.md").read_text()

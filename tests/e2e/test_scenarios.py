@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from processes import ROOT, Command, Server, Starter
+from processes import ROOT, Command, Server, Starter, assert_asked_alike
 
 pytestmark = pytest.mark.e2e
 ENDED = (0, 3, 4, 5)  # what one short block says is not tested here, nor whether this machine was quiet enough for it
@@ -63,12 +63,7 @@ def rows_of(command: Command) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(command.folder / "requests.parquet").to_pylist()
     assert {row["outcome"] for row in rows} == {"ok"}
     assert not (command.folder / "texts.jsonl").exists(), "text is kept only where that is asked for"
-    bodies: dict[tuple[int, int], dict[str, str]] = {}
-    for row in rows:
-        bodies.setdefault((row["session"], row["turn"]), {})[row["arm"]] = row["body_hash"]
-    pairs = [hashes for hashes in bodies.values() if len(hashes) == 2]
-    assert len(pairs) > 10
-    assert all(len(set(hashes.values())) == 1 for hashes in pairs)
+    assert_asked_alike(rows, more_than=10)
     return rows
 
 

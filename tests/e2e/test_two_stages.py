@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, assert_nothing_left, free_port
+from processes import CHAT, assert_asked_alike, assert_nothing_left, free_port
 
 pytestmark = pytest.mark.e2e
 QUICK = ("--set", "generation.max_tokens=16", "--set", "load.think_time=0", "--set", "window.warmup_requests=1")
@@ -39,10 +39,7 @@ def assert_whole(folder: Path) -> None:
     assert {cell["state"] for cell in cells} == {"complete"}
     requests = pq.read_table(folder / "requests.parquet").to_pylist()
     assert {row["cell"] for row in requests} == {cell["cell"] for cell in plan}
-    bodies: dict[tuple, set] = {}
-    for row in requests:
-        bodies.setdefault((row["level"], row["block"], row["session"], row["turn"]), set()).add(row["body_hash"])
-    assert all(len(hashes) == 1 for hashes in bodies.values())
+    assert_asked_alike(requests)
 
 
 def test_a_coarse_ladder_chooses_the_levels_that_are_judged(loadtest, servers):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from processes import CHAT
-from vllm_servers import SHORT, Vllm, assert_counted_alike
+from vllm_servers import SHORT, Vllm, assert_counted_alike, up
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 PROMPTS = Path(__file__).parents[1] / "data" / "prompts" / "turns.jsonl"
@@ -22,20 +22,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def pair(vllm_python: Path, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vllm]]:
+def pair(vllm_python: Path, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, ...]]:
     """A baseline and an n-gram server of the smallest model, both up."""
     folder = tmp_path_factory.mktemp("pair")
-    both = (
+    with up(
         Vllm(vllm_python, tiny_models / "toy", folder / "baseline.log"),
         Vllm(vllm_python, tiny_models / "toy", folder / "ngram.log", NGRAM),
-    )
-    try:
-        for server in both:
-            server.wait()
+    ) as both:
         yield both
-    finally:
-        for server in both:
-            server.stop()
 
 
 def _verdict(folder: Path) -> dict:
@@ -89,13 +83,9 @@ def test_speculation_on_the_wrong_side_is_refused(loadtest, pair):
 
 def test_a_draft_model_drafts_and_every_token_is_counted(loadtest, vllm_python, tiny_models, tmp_path):
     draft = {"method": "draft_model", "model": str(tiny_models / "drafter"), "num_speculative_tokens": 4}
-    server = Vllm(vllm_python, tiny_models / "target", tmp_path / "draft.log", draft)
-    try:
-        server.wait()
+    with up(Vllm(vllm_python, tiny_models / "target", tmp_path / "draft.log", draft)) as (server,):
         command = loadtest.run("run", CHAT, "--out", loadtest.out, "--levels", "2", *SHORT, "--server", server.url,
                                timeout_s=300)  # fmt: skip
-    finally:
-        server.stop()
     assert command.process.returncode == 0, command.text
     assert_counted_alike(_verdict(command.folder))
     run = json.loads((command.folder / "run.json").read_text())

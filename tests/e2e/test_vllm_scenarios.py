@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from processes import ROOT, Starter
-from vllm_servers import Vllm, assert_counted_alike
+from vllm_servers import Vllm, assert_counted_alike, up
 
 CONTEXT = 8192  # of the tiny models; the longest prompts, of `agent` and `trace`, fit
 DRAFTED = 4
@@ -26,21 +26,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def pair(vllm_python: Path, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vllm]]:
+def pair(vllm_python: Path, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, ...]]:
     """The target without and with its drafter, both up."""
     folder, target = tmp_path_factory.mktemp("pair"), tiny_models / "target"
     draft = {"method": "draft_model", "model": str(tiny_models / "drafter"), "num_speculative_tokens": DRAFTED}
-    both = (
+    with up(
         Vllm(vllm_python, target, folder / "baseline.log", context=CONTEXT),
         Vllm(vllm_python, target, folder / "draft.log", draft, context=CONTEXT),
-    )
-    try:
-        for server in both:
-            server.wait()
+    ) as both:
         yield both
-    finally:
-        for server in both:
-            server.stop()
 
 
 def _short(name: str) -> list[str]:
@@ -54,7 +48,7 @@ def _short(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_client_and_servers_count_the_same(loadtest: Starter, pair: tuple[Vllm, Vllm], name: str) -> None:
+def test_client_and_servers_count_the_same(loadtest: Starter, pair: tuple[Vllm, ...], name: str) -> None:
     command = loadtest.run("run", ROOT / "scenarios" / f"{name}.py", "--out", loadtest.out, *_short(name), "--baseline",
                            pair[0].url, "--speculative", pair[1].url, timeout_s=600)  # fmt: skip
     assert command.process.returncode in (0, 3, 4, 5), command.text

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,18 @@ class Vllm:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
                 continue
+
+
+@contextmanager
+def up(*servers: Vllm) -> Iterator[tuple[Vllm, ...]]:
+    """Yield servers once all are ready; in the end stop them."""
+    try:
+        for server in servers:
+            server.wait()
+        yield servers
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def assert_counted_alike(verdict: dict[str, Any]) -> None:
