@@ -103,7 +103,7 @@ def _looks(prepared: Any) -> Any:
 
 def _resume(folder: Path, given: dict[str, Any], metrics_port: int | None, shown: Shown) -> None:
     from loadtest.drive.interrupts import stopping_on_interrupt
-    from loadtest.drive.resume import open_again
+    from loadtest.drive.resume import from_where_it_began, open_again
     from loadtest.drive.run import go_on
 
     context = click.get_current_context()
@@ -111,6 +111,7 @@ def _resume(folder: Path, given: dict[str, Any], metrics_port: int | None, shown
     if other := [name for name in fixed if name != "budget"]:
         raise UsageError(f"--resume goes on with a run as it was planned; leave out {_named(other[0])}."
                          " Only --budget may stand beside it.")  # fmt: skip
+    folder = from_where_it_began(folder)
     resumed = open_again(folder, given["budget"])
     screen = screen_for(shown)
     for sentence in resumed.announcement():

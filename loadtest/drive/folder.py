@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -45,9 +46,10 @@ def remove_if_empty(folder: Path, keep: Collection[Path] = ()) -> bool:
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
         return True
-    for path in folder.iterdir():
-        if path not in keep:
-            path.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):  # the whole folder was taken away meanwhile
+        for path in folder.iterdir():
+            if path not in keep:
+                path.unlink(missing_ok=True)
     return True
 
 

@@ -110,6 +110,7 @@ def _options(prepared: Prepared) -> dict[str, Any]:
         "workers": options.workers, "expect_workers": options.expect_workers, "wait": options.wait,
         "bind": options.bind,
         "assignments": [word for word in options.assignments if word.strip().startswith("servers.")],
+        "cwd": str(Path.cwd()),  # from which the paths above are, and the commands that start servers
     }  # fmt: skip
 
 

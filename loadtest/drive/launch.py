@@ -34,7 +34,7 @@ class DriverProcess:
         self._log = job.folder / "driver.log"
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "loadtest.drive.driver", str(path)], stdin=subprocess.PIPE,
+                [sys.executable, "-P", "-m", "loadtest.drive.driver", str(path)], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=errors, start_new_session=True, cwd=Path.cwd(),
                 pass_fds=tuple(held),
             )  # fmt: skip

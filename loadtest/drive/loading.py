@@ -93,6 +93,9 @@ def _import(path: Path) -> ModuleType:
         raise UsageError(f"{path} is not a Python file; a scenario ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    for place in (path.resolve().parent, Path.cwd()):  # of its own modules; last, so that none hides another's
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
     try:
         spec.loader.exec_module(module)
     except LoadtestError:

@@ -107,7 +107,7 @@ def _asked(prepared: Prepared, count: int) -> tuple[Asked, ...]:
     seed, options = prepared.experiment.plan.seed, prepared.options
     if given := given_source(options.prompts, prepared.experiment):
         return asked_of(given, seed, count)
-    command = [sys.executable, "-m", "loadtest.drive.outputs", str(options.scenario), str(seed), str(count)]
+    command = [sys.executable, "-P", "-m", "loadtest.drive.outputs", str(options.scenario), str(seed), str(count)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LOADING_S, check=False)
     except subprocess.TimeoutExpired as error:

@@ -96,6 +96,19 @@ def holding(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def from_where_it_began(folder: Path) -> Path:
+    """Go to the working folder that a run was begun in, where relative paths name what they named then.
+
+    Return the run's folder as seen from there. Raises UsageError where it is none.
+    """
+    cwd = (read_run(folder).get("options") or {}).get("cwd")
+    if not isinstance(cwd, str) or not Path(cwd).is_dir() or Path(cwd) == Path.cwd():
+        return folder
+    folder = folder.resolve()
+    os.chdir(cwd)
+    return folder
+
+
 def open_again(folder: Path, budget: str | None, environment: Mapping[str, str] = os.environ) -> Resumed:
     """Check whether and how a run can be gone on with; nothing is written. Raises UsageError."""
     header = read_run(folder)

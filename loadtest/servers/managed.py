@@ -59,7 +59,7 @@ class ManagedServer:
         self._began_s = time.monotonic()
         # A session of its own keeps Ctrl-C in a terminal from the keeper; this end of its stdin is what it lives by.
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "loadtest.servers.keeper", str(self.log.resolve())], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", "loadtest.servers.keeper", str(self.log.resolve())], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, start_new_session=True, bufsize=0, env=os.environ | {"PYTHONPATH": _own_path()},
         )  # fmt: skip
         assert self._keeper.stdin is not None

@@ -106,7 +106,7 @@ def start_simulated(
 ) -> ServerProcess:
     """Start one simulated server; its log of true emission times is `truth-NAME.jsonl` in `folder`."""
     name = name or arm
-    command = [sys.executable, "-m", "loadtest.simulate", "--world", world, "--arm", arm, "--port", str(port),
+    command = [sys.executable, "-P", "-m", "loadtest.simulate", "--world", world, "--arm", arm, "--port", str(port),
                "--seed", str(seed), "--watch-stdin", "--log", str(folder / f"truth-{name}.jsonl")]  # fmt: skip
     return start_announcing(command, folder / f"server-{name}.log")
 

@@ -70,6 +70,7 @@ FILES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "async def": (HEAD + "class Mine(LLMUser):\n    @task\n    async def ask(self): pass\n", (), ()),
     "listeners": (HEAD + USER + "@events.test_start.add_listener\ndef begin(environment, **_): pass\n", (), ()),
     "no task": (HEAD + "class Mine(LLMUser):\n    pass\n", (), ()),
+    "a module beside it": (HEAD + "from beside_it import Mine as Base\nclass Mine(Base): pass\n", (), ()),
     "an imported base": (HEAD + "from its_base import Mine as Base\nclass Mine(Base): pass\n", (), ()),
 }  # fmt: skip
 SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.py"))
@@ -84,6 +85,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         path.write_text(source)
         wanted.append((name, str(path), tags, without))
     wanted += [(name, str(ROOT / "scenarios" / f"{name}.py"), (), ()) for name in SHIPPED]
+    (folder / "beside_it.py").write_text(FILES["plain"][0])
     (folder / "installed").mkdir()
     (folder / "installed" / "its_base.py").write_text(FILES["plain"][0])
     environment = os.environ | {"PYTHONPATH": str(folder / "installed")}
@@ -101,7 +103,7 @@ def test_tasks_and_tags_that_are_honoured(said: dict[str, object]) -> None:
     assert said["tags"] == ["Mine", ["one", "one"]]
     assert said["two tags"] == ["Mine", ["one", "one", "two"]]
     assert said["without"] == ["Mine", ["two", "three"]]
-    assert said["an imported base"] == ["Mine", ["ask"]]
+    assert said["an imported base"] == said["a module beside it"] == ["Mine", ["ask"]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.options import Options
 from loadtest.drive.planning import Planning
 from loadtest.drive.prepare import prepare
-from loadtest.drive.resume import clear_away, holding, open_again, refuse_others, whole_cells
+from loadtest.drive.resume import clear_away, from_where_it_began, holding, open_again, refuse_others, whole_cells
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
 from loadtest.experiment import override
@@ -95,6 +95,21 @@ def test_whole_pairs_stay_and_halves_are_measured_again(scenario, states, whole)
     assert {cell.cell for cell in read_cells(made.folder)} == whole
     assert set(read_requests(made.folder).column("cell").to_pylist()) == whole
     assert {scrape.cell for scrape in read_scrapes(made.folder)} == whole
+
+
+def test_it_goes_on_where_it_was_begun(scenario, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = Made(Path("s.py"), baseline="http://a:1", speculative="http://b:1")
+    made.measure("cc------")
+    made.finish("interrupted")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(UsageError, match=r"with the scenario s\.py, which is not there"):
+        open_again(Path("../run"), None, {})
+    folder = from_where_it_began(Path("../run"))
+    assert (Path.cwd(), folder) == (tmp_path, tmp_path / "run")
+    assert open_again(folder, None, {}).whole == {0, 1}
+    assert from_where_it_began(Path("run")) == Path("run")  # nothing to be done
 
 
 def test_where_arms_take_turns_a_pair_of_starts_is_whole_or_not():

@@ -7,7 +7,7 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtest.drive.folder import make_folder
+from loadtest.drive.folder import make_folder, remove_if_empty
 
 
 def test_a_runs_folder_is_for_its_user_alone(tmp_path: Path) -> None:
@@ -19,3 +19,9 @@ def test_a_runs_folder_is_for_its_user_alone(tmp_path: Path) -> None:
     assert folder.name == "20260102T030405Z-chat"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
+
+
+def test_a_folder_that_was_taken_away_meanwhile_is_no_error(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert remove_if_empty(gone, [gone / "server-baseline-1.log"])
+    assert remove_if_empty(gone)

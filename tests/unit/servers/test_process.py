@@ -7,6 +7,9 @@ import socket
 import pytest
 
 from loadtest.errors import UsageError
+from loadtest.servers.arm import Arm
+from loadtest.servers.file import Start
+from loadtest.servers.managed import ManagedServer, StartFailed
 from loadtest.servers.process import serve_simulated, start_simulated
 
 
@@ -29,6 +32,24 @@ def test_a_taken_port_is_said_in_a_sentence(tmp_path):
             start_simulated("default", "baseline", tmp_path, port=port)
     assert f"The simulated server did not start: it cannot listen at 127.0.0.1:{port}" in str(refused.value)
     assert "Traceback" not in str(refused.value)
+
+
+def test_modules_of_the_working_folder_hide_none_of_a_servers_own(tmp_path, monkeypatch):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "types.py").write_text("raise RuntimeError('hidden')")
+    monkeypatch.chdir(work)
+    server = start_simulated("default", "baseline", tmp_path)
+    server.stop()
+    assert server.announced["ready"] is True
+    managed = ManagedServer(
+        Arm(name="mine", role="baseline", url=f"http://127.0.0.1:{server.announced['port']}"),
+        Start(command=("sh", "-c", "exit 3"), env={}, cwd=None, ready_s=20.0, stop_s=5.0, health="/health"),
+        tmp_path / "server-mine-1.log",
+    )
+    managed.launch(patience_s=5.0)
+    with pytest.raises(StartFailed, match="ended at its start, with code 3"):
+        managed.wait_until_healthy(lambda event: None)
 
 
 @pytest.mark.parametrize(
