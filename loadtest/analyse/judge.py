@@ -15,6 +15,7 @@ from loadtest.analyse.outputs import judge_outputs
 from loadtest.analyse.pair import judged
 from loadtest.analyse.results import Judgement
 from loadtest.analyse.several import judged_several
+from loadtest.errors import UsageError, nearest
 from loadtest.experiment import as_document, from_document, with_slo_file
 from loadtest.record import CellRecord, PlannedCell, Scrape, candidates_of
 from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
@@ -46,6 +47,10 @@ def judge_data(
     """
     experiment = from_document(run["experiment"])
     refuse_strangers(objectives(experiment.slo.rules), candidates_of(run))
+    if asked.candidate and asked.candidate not in candidates_of(run):
+        raise UsageError(f"--candidate {asked.candidate}: the run has no candidate of that name."
+                         f"{nearest(asked.candidate, candidates_of(run))} Candidates are"
+                         f" {', '.join(candidates_of(run)) or 'none'}.")  # fmt: skip
     with loads.spoken(loads.unit_of(experiment.load)):
         judging = judged_several if run.get("candidates") else judged
         found = judging(run, experiment, cells, scrapes, requests_table, plan, asked, detailed=detailed)

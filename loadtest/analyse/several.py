@@ -21,7 +21,6 @@ from loadtest.analyse.ranking_results import Ranking
 from loadtest.analyse.results import Answer, ArmLevel, CellView, Decision, Judgement
 from loadtest.analyse.summary import measure
 from loadtest.analyse.table import derive
-from loadtest.errors import UsageError, nearest
 from loadtest.record import CellRecord, PlannedCell, Scrape
 from loadtest.settings import Experiment
 
@@ -51,11 +50,8 @@ def judged_several(
     run: Mapping[str, Any], experiment: Experiment, cells: Sequence[CellRecord], scrapes: Sequence[Scrape],
     requests: pa.Table, plan: Sequence[PlannedCell] | None, asked: Asked, *, detailed: bool,
 ) -> Judgement:  # fmt: skip
-    """Judge a run whose header lists `candidates`. Raises UsageError for a candidate that it does not have."""
+    """Judge a run whose header lists `candidates`."""
     names = [str(name) for name in run["candidates"]]
-    if asked.candidate and asked.candidate not in names:
-        raise UsageError(f"--candidate {asked.candidate}: the run has no candidate of that name."
-                         f"{nearest(asked.candidate, names)} Candidates are {', '.join(names)}.")  # fmt: skip
     pairs: dict[str, Judgement] = {}
     for name in names:
         arms = (str(run["baseline"]), name)
@@ -68,8 +64,9 @@ def judged_several(
     levels = tuple(sorted({level for pair in pairs.values() for level in pair.levels}))
     views = _views(pairs)
     ranking = _ranked(run, experiment, cells, requests, pairs, views, levels)
+    decision = _decision(pairs, experiment, levels, ranking)
     found = Judgement(
-        decision=_decision(pairs, experiment, levels, ranking),
+        decision=decision,
         arms=(str(run["baseline"]), *names),
         levels=levels,
         arm_levels=_arm_levels(pairs),
@@ -79,7 +76,7 @@ def judged_several(
         cells=views,
         comparability=(),
         notes=_notes(pairs, ranking),
-        gate=several_gate.together(pairs, experiment, asked),
+        gate=several_gate.together(pairs, decision, experiment, asked),
         pairs=tuple(pairs.values()),
         ranking=ranking,
     )

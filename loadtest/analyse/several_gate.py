@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from loadtest.analyse.gate_results import Capacity, Gate, GateOutcome, SloResult
 from loadtest.analyse.gating import Asked, concluded
-from loadtest.analyse.results import Judgement
+from loadtest.analyse.results import Decision, Judgement
 from loadtest.errors import ExitCode
 from loadtest.settings import Experiment
 
 HOPEFUL = (GateOutcome.PASS, GateOutcome.INCONCLUSIVE, GateOutcome.NO_DATA, GateOutcome.FAIL, GateOutcome.INVALID)
 
 
-def together(pairs: Mapping[str, Judgement], experiment: Experiment, asked: Asked) -> Gate | None:
+def together(pairs: Mapping[str, Judgement], decision: Decision, experiment: Experiment, asked: Asked) -> Gate | None:
     """Return the gate over all candidates, or that of the one which is asked for; None where nothing is asked.
 
     Without objectives of its own a run passes where some candidate does, as its decision says; with objectives, only
@@ -27,7 +27,7 @@ def together(pairs: Mapping[str, Judgement], experiment: Experiment, asked: Aske
     if not gates:
         return None
     if not experiment.slo.rules:
-        return _hopeful(gates)
+        return _hopeful(gates, decision)
     results = _objectives(gates)
     first = next(iter(gates.values()))
     refused = first.refused if all(gate.refused for gate in gates.values()) else ""
@@ -53,13 +53,14 @@ def _named(gate: Gate, name: str) -> Gate:
                                 *gate.notes))  # fmt: skip
 
 
-def _hopeful(gates: Mapping[str, Gate]) -> Gate:
-    """Return the gate of the candidate that gets furthest."""
+def _hopeful(gates: Mapping[str, Gate], decision: Decision) -> Gate:
+    """Return the gate of the candidate that gets furthest; where the decision is the gate, in the decision's words."""
     name = min(gates, key=lambda one: HOPEFUL.index(gates[one].outcome))
     best = gates[name]
+    plain = not best.objectives and best.outcome not in (GateOutcome.INVALID, GateOutcome.NO_DATA)
     return replace(
-        best, headline=f"{name}: {best.headline}", objectives=_objectives(gates), traffic=None,
-        notes=(*_traffic(gates), *best.notes),
+        best, headline=decision.headline if plain else f"{name}: {best.headline}", objectives=_objectives(gates),
+        traffic=None, notes=(*_traffic(gates), *best.notes),
     )  # fmt: skip
 
 

@@ -52,7 +52,9 @@ def headline(pairs: Pairs, metric: str, min_gain: float, levels: Sequence[float]
     if invalid:
         parts.append(f"{listed(invalid)} {'is' if len(invalid) == 1 else 'are'} not judged")
     said = "; ".join(parts)
-    return f"{said[:1].upper() + said[1:] if not paying else said}.{_told_apart(pairs, ranking)}"
+    if said.startswith("whether"):  # what else stands first is a name
+        said = f"W{said[1:]}"
+    return f"{said}.{_told_apart(pairs, ranking)}"
 
 
 def _where(decision: Decision, levels: Sequence[float]) -> str:

@@ -49,16 +49,20 @@ def _several(folders: tuple[Path, ...], slo: Path | None, out: Path | None, scre
     distinct = list(dict.fromkeys(folder.resolve() for folder in folders))
     if len(distinct) < len(folders):
         raise UsageError("A run is named twice; give each run once.")
-    runs = []
+    runs, of, codes = [], [], []
     for folder in folders:
         header = read_run(folder)
         if header.get("outputs_only"):
             raise UsageError(f"{folder} holds compared answers alone, and no load: leave it out.")
-        runs.append((folder.resolve().name, header, judge(folder, slo_file=slo)))
+        judgement = judge(folder, slo_file=slo)
+        codes.append(exit_code_of(header, judgement))
+        for own in judgement.pairs or (judgement,):  # each of several candidates stands beside the other runs
+            runs.append((folder.resolve().name, header, own))
+            of.append(folder)
     page = write_comparison(out or folders[0].resolve().parent / NAME, runs)
     with loads.spoken(unit_of(runs)):
-        _say(entries(runs), folders, page, screen, shown)
-    return max(exit_code_of(header, judgement) for _, header, judgement in runs)
+        _say(entries(runs), tuple(of), page, screen, shown)
+    return max(codes)
 
 
 def _say(found: Any, folders: tuple[Path, ...], page: Path, screen: Any, shown: Shown) -> None:

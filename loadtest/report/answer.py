@@ -30,7 +30,7 @@ def tiles(view: View) -> tuple[Tile, ...]:
     if view.candidate is None:
         found = (_peak(view), _latency_range(view), _tail_at_top(view), _errors(view))
     else:
-        found = (_limit(view), _speedup_range(view), _throughput(view), _ttft(view))
+        found = (limit_tile(view), _speedup_range(view), _throughput(view), _ttft(view))
     return tuple(tile for tile in found if tile is not None)
 
 
@@ -41,7 +41,8 @@ def _tone(estimate: Estimate) -> str:
     return "bad" if estimate.high is not None and estimate.high < 1 else ""
 
 
-def _limit(view: View) -> Tile | None:
+def limit_tile(view: View) -> Tile | None:
+    """Return up to where the candidate pays; None without a limit."""
     limit = view.judgement.decision.limit
     if limit is None or not view.levels:
         return None
@@ -229,7 +230,7 @@ def _cause(first: Why, last: Why) -> str:
 
 def rule(view: View) -> str:
     """Say what 'pays' means in this run; nothing pays in a run of one arm, or of one against itself."""
-    if view.candidate is None or view.run.get("aa"):
+    if not view.compared or view.run.get("aa"):
         return ""
     metric, gain = vocabulary.metric(view.decision_metric), view.threshold - 1
     margins = section(view.run, "experiment", "decision")
@@ -246,7 +247,18 @@ def rule(view: View) -> str:
         below = margins.get("ttft_ignore_below_s")
         if isinstance(below, int | float) and below > 0:
             said += f" A time to first token below {words.time(float(below))} is never held against the candidate."
-    return said
+    return said + (f" {family(view)}" if view.pairs else "")
+
+
+def family(view: View) -> str:
+    """Say what the intervals of several candidates are worth; empty where there is one."""
+    ranking = view.judgement.ranking
+    if ranking is None:
+        return ""
+    return (
+        f"The intervals of all {len(view.pairs)} candidates hold together with {words.share(ranking.confidence)}"
+        f" (Bonferroni: each with {100 * ranking.of_candidate:.4g} %)."
+    )
 
 
 def certainty(view: View) -> str:

@@ -108,7 +108,7 @@ def pair_title(curves: Mapping[str, Points], what: str, form: words.Format) -> s
         return f"{what} over load: no level has a value for every arm"
     top = max(shared)
     values = [(arm, dict(points)[top].value or 0.0) for arm, points in curves.items()]
-    said = f"{what} at {words.level(top)}: " + " against ".join(
+    said = f"{what} at {words.level(top)}: " + (" against " if len(values) < 3 else ", ").join(
         f"{form(value)} ({words.plain(arm)})" for arm, value in values[::-1]
     )
     if len(values) == 2 and values[0][1] > 0 and math.isfinite(values[1][1]):

@@ -66,7 +66,7 @@ def _tracks(judgement: Judgement, instants: Sequence[Instant]) -> list[tuple[str
             found.append((name, {arm: _broken(mine, read, factor) for arm, mine in own.items()}))
     acceptance = judgement.findings.acceptance if judgement.findings else None
     moments = thinned(acceptance.over_time, 200) if acceptance else ()
-    if moments and len(judgement.arms) > 1:
+    if moments and len(judgement.arms) == 2:
         found.append(("accepted, %", {judgement.arms[1]: _by_block(moments)}))
     return found
 

@@ -27,17 +27,19 @@ ROWS = (tables.MOST, 100, 40, 15)  # of a table; the next is tried where the pag
 # allows that. It sets positions through the style object, which no policy forbids, and the charts drawn here need no
 # eval; so neither 'unsafe-inline' nor 'unsafe-eval' stands in the policy. tests/browser fails when that changes.
 EMPTY = ""
+SECTIONS = "sections"  # of a context: parts of a page that repeat, each with tables of its own
 # Its map library adds a style sheet of its own, unless an element with that sheet's id is there already.
 _STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 _UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms\b|s\b|min\b|users?\b|requests/s|sessions/s|tokens/s|points\b))")
 
 
-def document(template: str, context: Mapping[str, Any], charts: Sequence[Chart]) -> str:
+def document(template: str, context: Mapping[str, Any], charts: Sequence[Chart], more_style: str = "") -> str:
     """Return a page: the same for the same values, under 6 MB, with no reference to anything outside it.
 
-    Where it would be larger its tables are cut, and it says so.
+    Where it would be larger its tables are cut, and it says so. `more_style` names a file of further style.
     """
     style, script, plotly = _file("page.css"), _file("page.js"), _plotly()
+    style += _file(more_style) if more_style else ""
     whole = {
         "policy": _policy(scripts=(plotly, script), styles=(style, EMPTY)),
         "unwanted": tuple(dict.fromkeys(_STYLE_ID.findall(plotly))),
@@ -56,13 +58,18 @@ def document(template: str, context: Mapping[str, Any], charts: Sequence[Chart])
 
 def _cut(context: Mapping[str, Any], most: int) -> dict[str, Any]:
     """Return what changes in the context when no table has more rows than that."""
-    tables_ = {name: value for name, value in context.items() if isinstance(value, tables.Table)}
-    long = {name: value for name, value in tables_.items() if len(value.rows) > most}
-    cut = {
-        name: replace(value, rows=value.rows[:most], left_out=value.left_out + len(value.rows) - most)
-        for name, value in long.items()
-    }
-    return {"rows_shown": most, "rows_cut": most < ROWS[0], **cut}
+    return {"rows_shown": most, "rows_cut": most < ROWS[0], **_tables_cut(context, most)}
+
+
+def _tables_cut(context: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return the tables that are longer than that, cut, and the lists of sections that hold such tables."""
+    found: dict[str, Any] = {}
+    for name, value in context.items():
+        if isinstance(value, tables.Table) and len(value.rows) > most:
+            found[name] = replace(value, rows=value.rows[:most], left_out=value.left_out + len(value.rows) - most)
+        elif name == SECTIONS:
+            found[name] = [{**section, **_tables_cut(section, most)} for section in value]
+    return found
 
 
 def _drawn(chart: Chart) -> Any:

@@ -21,8 +21,8 @@ from loadtest.report import words
 BLUE, VERMILLION = "#0072B2", "#D55E00"  # baseline, candidate
 GREEN, PURPLE, AMBER, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 INK, GRID, SHADE = "#767676", "rgba(128,128,128,0.25)", "rgba(128,128,128,0.20)"
-ARM_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
-ARM_SHAPES = ("circle", "diamond", "square", "cross")
+ARM_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, AMBER, SKY)  # as in page.css and several.css
+ARM_SHAPES = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star")
 DODGE = 0.012  # arms are set this share apart along the load axis, so that error bars do not cover each other
 
 
@@ -162,9 +162,10 @@ class Style:
 
 def arm_style(arms: Sequence[str], arm: str, suffix: str = "", dash: str = "solid") -> Style:
     """Return the look of an arm, the same in every chart."""
-    place = arms.index(arm) % len(ARM_COLOURS)
-    shift = 2 * place - 1 if len(arms) > 1 else 0
-    return Style(name=f"{arm}{suffix}", colour=ARM_COLOURS[place], shape=ARM_SHAPES[place], dash=dash, shift=shift,
+    place = arms.index(arm)
+    colour, shape = ARM_COLOURS[place % len(ARM_COLOURS)], ARM_SHAPES[place % len(ARM_SHAPES)]
+    shift = 2 * place - (len(arms) - 1)  # about the load itself
+    return Style(name=f"{arm}{suffix}", colour=colour, shape=shape, dash=dash, shift=shift,
                  width=2.5 if dash == "solid" else 1.5)  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def banners(view: View) -> tuple[Banner, ...]:
     run, answer = view.run, view.judgement.decision.answer
     code = view.judgement.decision.exit_code
     smoke, itself = bool(run.get("smoke")), bool(run.get("aa"))
-    unvaried = bool(view.candidate) and not simulated(run) and starts(run) <= 1
+    unvaried = view.compared and not simulated(run) and starts(run) <= 1
     faked = [name for name, table in arm_tables(view) if FAKED in _modes(table)]
     said = (
         (bool(faked), "Faked acceptance", "alarm", f"Drafts are accepted by decree ({', '.join(faked)}): no evidence."),

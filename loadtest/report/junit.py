@@ -37,6 +37,7 @@ def junit(run: Mapping[str, Any], judgement: Judgement) -> str:
     gate = judgement.gate
     if gate is None or not (gate.objectives or gate.regressions):
         _decision(suite, View(run=run, judgement=judgement))
+        _candidates(suite, View(run=run, judgement=judgement))
     else:
         for result in gate.objectives:
             _case(suite, result.sentence, result.outcome, _message(result), gate)
@@ -78,6 +79,17 @@ def _case(suite: ET.Element, name: str, outcome: GateOutcome, message: str, gate
     found = ET.SubElement(case, element, message=said)
     if element != "skipped":
         found.set("type", outcome.value)
+
+
+def _candidates(suite: ET.Element, view: View) -> None:
+    """Add a test case for each of several candidates; one that does not pay is no failure where another does."""
+    for name, own in view.pairs.items():
+        case = ET.SubElement(suite, "testcase", classname="loadtest.candidate", name=words.plain(name, 100))
+        said = words.plain(own.judgement.decision.headline, 600)
+        if own.judgement.decision.exit_code == ExitCode.PASS:
+            ET.SubElement(case, "system-out").text = said
+        else:
+            ET.SubElement(case, "skipped", message=said)
 
 
 def _decision(suite: ET.Element, view: View) -> None:

@@ -37,6 +37,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     parts += _gate(judgement)
     if decision.recommendation:
         parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
+    parts += _candidates(view)
     even = decision.break_even.sentence if decision.break_even else ""
     parts += [quiet(text) for text in (even, decision.second, *answer.why_sentences(view), by_class(view)) if text]
     if decision.would_settle:
@@ -52,6 +53,12 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     where = f"Scenario {quiet(header.scenario(run))}. " if header.scenario(run) else ""
     parts.append(f"{where}Exit code {vocabulary.exit_words(header.exit_code(view))}. The page is report.html.")
     return _fitting("\n\n".join(parts) + "\n")
+
+
+def _candidates(view: View) -> list[str]:
+    """Return a line for each of several candidates: what it says against the baseline."""
+    lines = [f"- **{quiet(name)}:** {quiet(own.judgement.decision.headline)}" for name, own in view.pairs.items()]
+    return ["\n".join(lines)] if lines else []
 
 
 def _fitting(text: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 from loadtest import loads
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.record import KeptText
-from loadtest.report import answer, header, outputs, tables, tables_detail, texts, vocabulary, words
+from loadtest.report import answer, header, outputs, several, tables, tables_detail, texts, vocabulary, words
 from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
-from loadtest.report.document import document
+from loadtest.report.document import SECTIONS, document
 from loadtest.report.figures import PARTS, Chart
 from loadtest.report.view import VERDICTS, View
 from loadtest.report.writing import write_whole
@@ -37,9 +37,24 @@ def write_page(folder: Path, run: Mapping[str, Any], judgement: Judgement, kept:
 def page(run: Mapping[str, Any], judgement: Judgement, kept: Sequence[KeptText] = ()) -> str:
     """Return the page's text: the same for the same run, under 6 MB, with no reference to anything outside it."""
     view = View(run=run, judgement=judgement)
+    if view.pairs:
+        return _several(view, kept)
     charts = [chart for chart in (draw(run, judgement) for draw in CHARTS) if chart is not None]
     return document("page.html.j2", {"charts": _by_part(charts), **_answer(view), **_tables(view),
                                       **_texts(view, kept)}, charts)  # fmt: skip
+
+
+def _several(view: View, kept: Sequence[KeptText]) -> str:
+    """Return the page of several candidates: side by side, then each against the baseline."""
+    charts = several.charts(view.run, view.judgement)
+    sections = several.sections(view)
+    context = {
+        "charts": _by_part(charts), **_answer(view), **_tables(view), **_texts(view, kept),
+        "tiles": several.tiles(view), "family": answer.family(view), "ranking": several.ranking(view),
+        "relations": view.judgement.ranking.sentence if view.judgement.ranking else "", SECTIONS: sections,
+    }  # fmt: skip
+    own = [chart for section in sections for found in section["charts"].values() for chart in found]
+    return document("several.html.j2", context, [*charts, *own], "several.css")
 
 
 def _texts(view: View, kept: Sequence[KeptText]) -> dict[str, Any]:
@@ -66,10 +81,10 @@ def _answer(view: View) -> dict[str, Any]:
         "notes": view.judgement.notes[:NOTES],
         "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
         "exit": vocabulary.exit_words(header.exit_code(view)),
-        "compared": view.candidate is not None,
+        "compared": view.compared,
         "rule": answer.rule(view),
         "load_words": words.LOADS[loads.unit()],
-        "verdicts": VERDICTS if view.candidate else {},
+        "verdicts": VERDICTS if view.compared else {},
     }
 
 

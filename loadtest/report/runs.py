@@ -34,6 +34,8 @@ def entries(runs: Sequence[tuple[str, Mapping[str, Any], Judgement]]) -> tuple[E
         short = [", ".join(part for part in pair if part) for pair in zip(scenarios, short, strict=True)]
     names = [one if one and short.count(one) == 1 else ", ".join(part for part in (one, folder) if part)
              for one, folder in zip(short, folders, strict=True)]  # fmt: skip
+    names = [f"{name}, {words.plain(view.candidate or '')}" if names.count(name) > 1 else name
+             for name, view in zip(names, views, strict=True)]  # fmt: skip
     return tuple(Entry(name=name, view=view) for name, view in zip(names, views, strict=True))
 
 

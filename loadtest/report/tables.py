@@ -28,10 +28,10 @@ class Table:
 
 
 def levels(view: View) -> Table:
-    """Return both arms at every level, the speed-up beside the candidate."""
+    """Return all arms at every level, the speed-up beside each candidate."""
     depth = view.deepest("ttft")
     depth = depth if depth not in ("", "p50") else "p90"
-    compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict") if view.candidate else ()
+    compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict") if view.compared else ()
     figures = (
         "TTFT p50",
         f"TTFT {depth}",
@@ -47,11 +47,14 @@ def levels(view: View) -> Table:
     for level in view.levels:
         for arm in view.judgement.arms:
             row: Row = (words.level(level), words.plain(arm))
-            if view.candidate:
-                ratio = words.interval(view.speedup(view.decision_metric, level).ratio, words.ratio)
-                row += (ratio, view.verdict(level)) if arm == view.candidate else ("", "")
+            own = view.of(arm)
+            if own is not None:
+                ratio = words.interval(own.speedup(own.decision_metric, level).ratio, words.ratio)
+                row += (ratio, own.verdict(level))
+            elif view.compared:
+                row += ("", "")
             rows.append(row + _figures(view, arm, level, depth))
-    name = "Both arms by level" if view.candidate else "By level"
+    name = "Both arms by level" if view.candidate else "All arms by level" if view.pairs else "By level"
     return Table(name=name, columns=("load", "arm", *compared, *figures), rows=tuple(rows), heads=2)
 
 

@@ -110,17 +110,34 @@ def _levels(view: View) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in (SHORT_UNITS.get(loads.unit(), "load"), "arm"):
         table.add_column(name, no_wrap=True)
-    for name in ("in flight", "TTFT p50", "TPOT", "tokens/s"):
+    figures = ("in flight", "TTFT p50", "TPOT", "tokens/s")
+    for name in figures[1:] if view.pairs else figures:  # several candidates need the room for their verdicts
         table.add_column(name, justify="right", no_wrap=True)
-    if view.candidate:
+    if view.compared:
         table.add_column(f"speed-up, {vocabulary.metric(view.decision_metric).short}", no_wrap=True)
+    if view.pairs:
+        table.add_column("", no_wrap=True)
     for level in view.levels:
         columns = [[f"{level:g}"], *zip(*(_arm(view, arm, level) for arm in view.judgement.arms), strict=True)]
+        if view.pairs:
+            columns.pop(2)
         row = [Text("\n".join(lines)) for lines in columns]
         if view.candidate:
             row.append(_judged(view, level))
-        table.add_row(*row)
+        table.add_row(*row, *_of_candidates(view, level))
     return table
+
+
+def _of_candidates(view: View, level: float) -> tuple[Text, ...]:
+    """Return the speed-ups of several candidates at a level and their verdicts, each beside its arm."""
+    if not view.pairs:
+        return ()
+    ratios, verdicts = Text(""), Text("")
+    for own in view.pairs.values():
+        verdict = own.verdict(level)
+        ratios.append("\n" + words.interval(own.speedup(own.decision_metric, level).ratio, words.ratio))
+        verdicts.append("\n").append(verdict, style=VERDICT_STYLES.get(verdict, ""))
+    return ratios, verdicts
 
 
 def _arm(view: View, arm: str, level: float) -> tuple[str, ...]:

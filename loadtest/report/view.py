@@ -42,8 +42,22 @@ class View:
 
     @property
     def candidate(self) -> str | None:
-        """Name of the arm under comparison; None in a run of one arm."""
-        return self.judgement.arms[1] if len(self.judgement.arms) > 1 else None
+        """Name of the one arm under comparison; None in a run of one arm, or of several candidates."""
+        return self.judgement.arms[1] if len(self.judgement.arms) == 2 else None
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything is held against the baseline."""
+        return len(self.judgement.arms) > 1
+
+    @cached_property
+    def pairs(self) -> dict[str, View]:
+        """Each of several candidates with the view of it against the baseline; empty in a run of one pair."""
+        return {pair.arms[1]: View(run=self.run, judgement=pair) for pair in self.judgement.pairs}
+
+    def of(self, arm: str) -> View | None:
+        """Return the view in which an arm is held against the baseline; None for the baseline, or one arm alone."""
+        return self if arm == self.candidate else self.pairs.get(arm)
 
     @cached_property
     def _arm_levels(self) -> dict[tuple[str, float], ArmLevel]:

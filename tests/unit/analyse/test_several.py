@@ -107,7 +107,7 @@ def test_where_no_candidate_is_sound_the_run_is_invalid():
 @pytest.mark.parametrize(
     ("speedups", "blocks", "answer", "code", "part"),
     [
-        ({"a": 0.8, "b": 0.7}, 6, Answer.NEVER_PAYS, 3, "A and b pay at none of the tested loads (1 to 64 users)"),
+        ({"a": 0.8, "b": 0.7}, 6, Answer.NEVER_PAYS, 3, "a and b pay at none of the tested loads (1 to 64 users)"),
         ({"a": 1.03, "b": 0.7}, 3, Answer.CANNOT_TELL, 4, "whether a pays cannot be told yet"),
         ({"a": 1.5, "b": 1.03}, 3, Answer.PAYS_EVERYWHERE, 0, "a pays at every tested load"),
     ],
