@@ -29,6 +29,7 @@ import pyarrow as pa
 SCHEMA_VERSION = 1
 SEVERAL_VERSION = 2  # of run.json with `candidates`: `candidate` is null then, and a reader of 1 would compare nothing
 FAKED, LOSSY = "faked acceptance", "lossy acceptance"  # of drafts: modes of a server's identity in the header
+EVENT_PER_TOKEN = "timings"  # the `tokens_source` of streams in which no event holds what a step brought together
 TOO_MANY = "requests were in flight (load.max_in_flight)"  # in the reason of a cell that its queue ended
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
 FLUSH_ROWS = 64  # of a batch: writing one keeps the driver's hub for under a millisecond
@@ -100,8 +101,8 @@ class Request:
     prompt_tokens: int = -1  # -1: the server did not say
     output_tokens: int = -1
     cached_tokens: int = -1
-    asked: str = ""  # for the tokens of each chunk, and how: continuous · ids · none; "" in records of older versions
-    tokens_source: str = "none"  # usage · ids · none
+    asked: str = ""  # for the tokens of each chunk: continuous · ids · timings · none; "" in records of older versions
+    tokens_source: str = "none"  # usage · ids · timings · none
     stamp_source: str = "user"  # kernel · user · mixed
     response_id: str = ""
     connect_s: float = float("nan")  # duration of opening a connection, absent when a pooled one was used

@@ -142,7 +142,7 @@ def _ratio_parts(row: CellRows, chosen: NDArray[np.bool_]) -> Parts:
 
 def _chunk_parts(row: CellRows, chosen: NDArray[np.bool_]) -> Parts:
     """Return tokens and chunks after the first chunk."""
-    at = np.flatnonzero(chosen & row.column("counted") & (row.column("chunks") > 1))
+    at = np.flatnonzero(chosen & row.column("by_step") & (row.column("chunks") > 1))
     first = row.chunks.tokens[row.chunks.offsets[:-1][at]]
     return (row.column("tokens")[at] - first).astype(float), row.column("chunks")[at] - 1.0, at
 
@@ -180,7 +180,7 @@ def positions(rows: Sequence[CellRows]) -> tuple[Group, ...]:
     edges = np.array(POSITIONS[1:-1])
     tokens, chunks = (np.zeros((len(rows), len(POSITIONS) - 1)) for _ in range(2))
     for i, row in enumerate(rows):
-        wanted = np.repeat(row.measured & row.ok & row.column("counted"), row.chunks.counts)
+        wanted = np.repeat(row.measured & row.ok & row.column("by_step"), row.chunks.counts)
         if not wanted.any():
             continue
         through = np.cumsum(row.chunks.tokens, dtype=np.int64)

@@ -8,6 +8,11 @@ from typing import Any
 from loadtest.analyse.wording import percent
 
 FROM_SAMPLE = "tpot, token_gap, tokens_per_chunk and on_time"
+UNCOUNTED = (  # asked of nobody, since no way to ask is answered by every server
+    f"How many tokens a chunk has is not told by every server: {FROM_SAMPLE} have no data. A comparison without on_time"
+    " cannot say that speculation pays at a level, since that guard is open; end-to-end times, times to first tokens"
+    " and tokens per second of whole answers are not touched."
+)
 
 
 def client_notes(run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -42,6 +47,8 @@ def _asking(run: Mapping[str, Any]) -> str:
     share = _number(found.get("asked_ratio"))
     if share is None:
         return ""
+    if share == 0:
+        return UNCOUNTED
     parts = []
     cost, low, high = (_number(found.get(name)) for name in ("cost_ratio", "cost_low", "cost_high"))
     if found.get("measured") and cost is not None:

@@ -27,6 +27,8 @@ def candidate_idle(facts: RunFacts) -> Mark | Unknown | None:
         said = "its server drafted nothing; see its log, and its speculative configuration."
         sentence = f"Speculation was not active in {facts.candidate}: {said}"
         return None if drafts > 0 else Mark(sentence=sentence, invalid=True)
+    if tau is None and _drafted_by_requests(facts, facts.candidate):
+        return None
     if tau is None:
         tau = _tokens_per_chunk_alone(facts, facts.candidate)
     if tau is None:
@@ -40,6 +42,14 @@ def candidate_idle(facts: RunFacts) -> Mark | Unknown | None:
     return Mark(sentence=sentence, invalid=True)
 
 
+def _drafted_by_requests(facts: RunFacts, arm: str) -> int:
+    """Return how many tokens were drafted for the answers of an arm, as far as these say so."""
+    if facts.requests is None:
+        return 0
+    told = [facts.requests.cell(cell).column("spec_drafted") for cell in facts.valid if cell.arm == arm]
+    return sum(int(drafted[drafted > 0].sum()) for drafted in told)
+
+
 def _tokens_per_chunk_alone(facts: RunFacts, arm: str) -> float | None:
     """Return tokens per chunk after the first where one user was alone: there, nothing merges chunks but drafting."""
     if facts.requests is None:
@@ -49,7 +59,7 @@ def _tokens_per_chunk_alone(facts: RunFacts, arm: str) -> float | None:
         if cell.arm != arm or cell.level != 1:
             continue
         rows = facts.requests.cell(cell)
-        chosen = rows.measured & rows.ok & rows.column("counted")
+        chosen = rows.measured & rows.ok & rows.column("by_step")
         tokens += int(rows.column("tokens")[chosen].sum())
         chunks += int(rows.column("chunks")[chosen].sum())
     return tokens / chunks if chunks else None
@@ -70,6 +80,9 @@ def baseline_speculates(facts: RunFacts) -> Mark | Unknown | None:
         return Mark(sentence=sentence, invalid=True)
     if tau is not None or not math.isnan(drafts):
         return None
+    if drafted := _drafted_by_requests(facts, facts.baseline):
+        sentence = f"{facts.baseline} speculates: its answers tell of {drafted} drafted tokens (limit 0); {off}"
+        return Mark(sentence=sentence, invalid=True)
     alone = _tokens_per_chunk_alone(facts, facts.baseline)
     if alone is not None and alone <= 1 + TAU_IDLE:
         return None

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from loadtest.analyse.held_back import mask_held_back
-from loadtest.record import CellRecord, Outcome
+from loadtest.record import EVENT_PER_TOKEN, CellRecord, Outcome
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,9 +90,9 @@ class Requests:
     """All requests of a run, sorted by cell.
 
     `frame` holds one row per request: the plain columns of the record (asked as a flag: did it ask for the tokens of
-    its chunks, or is that not recorded), and ok, in_window, counted, chunks, tokens, ttft_s, ttft_visible_s, e2e_s,
-    tpot_s, worst_stall_s, least_gap_s, on_time. Absent is NaN. `columns` are the same as arrays, words as codes into
-    `words`.
+    its chunks, or is that not recorded), and ok, in_window, counted, by_step (its chunks hold what a step
+    brought together), chunks, tokens, ttft_s, ttft_visible_s, e2e_s, tpot_s, worst_stall_s, least_gap_s, on_time.
+    Absent is NaN. `columns` are the same as arrays, words as codes into `words`.
     """
 
     frame: pd.DataFrame
@@ -128,6 +128,7 @@ def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 1
     frame["body"] = _codes(table.column("body_hash"))
     chunks, counted = _chunks(table)
     frame["counted"] = counted
+    frame["by_step"] = counted & (frame["tokens_source"] != EVENT_PER_TOKEN).to_numpy(dtype=bool)
     frame["asked"] = (frame["asked"] != NOT_ASKED).to_numpy(dtype=bool)
     frame["ok"] = (frame["outcome"] == Outcome.OK.value).to_numpy(dtype=bool)
     frame["in_window"] = _in_window(frame, cells)

@@ -129,7 +129,7 @@ class Asking:
     measured: bool = False
     arm: str = ""  # on which the price was taken, and at which level
     level: float | None = None
-    way: str = ""  # continuous · ids
+    way: str = ""  # continuous · ids · timings
     limit_ratio: float = LIMIT_RATIO
     price: Price = Price()
 

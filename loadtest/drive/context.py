@@ -30,7 +30,7 @@ class Target:
     name: str
     endpoint: Endpoint
     model: str
-    count: str = "continuous"  # how tokens per chunk are asked for: continuous · ids · none
+    count: str = "continuous"  # how tokens per chunk are asked for: continuous · ids · timings · none
     asked_ratio: float = 1.0  # share of the requests that ask
     salted: bool = True  # whether the server takes a cache_salt
 

@@ -5,9 +5,11 @@ Where the tokens of each chunk come from, in this order (`Request.tokens_source`
 usage   the cumulative `usage.completion_tokens` on the events themselves (`stream_options.continuous_usage_stats`):
         an event whose count rose is a chunk, its tokens are the rise, even when its text is empty or withheld
 ids     the length of `choices[0].token_ids` (`return_token_ids`)
+timings the running `timings.predicted_n` of llama.cpp (`timings_per_token`), which has an event for every token, also
+        for those that one step brought together
 none    nobody says: each event with text, reasoning or a tool call is a chunk, and `chunk_tokens` stays empty
 
-`output_tokens` is the last count that the server reported, whichever of the three holds; without one, the sum of the
+`output_tokens` is the last count that the server reported, whichever of them holds; without one, the sum of the
 ids. It may exceed the sum of `chunk_tokens`: a server may count tokens in the closing usage that no event carried.
 """
 
@@ -20,20 +22,12 @@ import orjson
 from loadtest.drive.alike import Alike
 from loadtest.drive.documents import error_message, mended, named, refuse_repeats, written
 from loadtest.drive.failure import Failure, printable, quoted
-from loadtest.record import Outcome, Request
+from loadtest.drive.told_figures import COUNT_LIMIT, count_of, mapping, take_figures
+from loadtest.record import EVENT_PER_TOKEN, Outcome, Request
 
-_USAGE, _IDS, _NONE = "usage", "ids", "none"
+_USAGE, _IDS, _TIMINGS, _NONE = "usage", "ids", EVENT_PER_TOKEN, "none"
 _MAY_COUNT = ("", _USAGE)
 _REASONS = ("stop", "length", "tool_calls")  # the usual ones; others are quoted with care
-_COUNT_LIMIT = 2**31  # counts are stored in 32 bits
-# Where servers put the figures on one answer's speculation: a key, a key below it, and the record's fields by name.
-_FIGURES: dict[str, tuple[str, dict[str, str]]] = {
-    "metrics": ("speculative_decoding", {"spec_drafts": "num_spec_steps", "spec_drafted": "num_draft_tokens",
-                                         "spec_accepted": "num_accepted_draft_tokens"}),  # vLLM
-    "sglext": ("spec_tokens_details", {"spec_drafts": "spec_verify_ct", "spec_drafted": "spec_num_proposed_drafts",
-                                       "spec_accepted": "spec_num_correct_drafts"}),  # SGLang
-    "timings": ("", {"spec_drafted": "draft_n", "spec_accepted": "draft_n_accepted"}),  # llama.cpp
-}  # fmt: skip
 
 
 class Deltas:
@@ -93,13 +87,14 @@ class Deltas:
         if type(choice) is not dict or choice.get("index"):
             raise _not_one(choices)
         delta = choice.get("delta")
-        keys = len(said) + len(choice) + (len(delta) if type(delta) is dict else 0)
+        timings = mapping(said.get("timings"))
+        keys = len(said) + len(choice) + len(timings) + (len(delta) if type(delta) is dict else 0)
         # One colon follows each key; where there are more, in a text or nested deeper, it takes a closer look.
         if data.count(b":") != keys + (len(usage) if type(usage) is dict else 0):
             refuse_repeats(data, said)
         if said.get("id") != self._id or said.get("model") != self.model:
             self._identify(said)
-        self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), at_s)
+        self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), timings, at_s)
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
         elif not self._alike.learnt and self.visible and type(delta) is dict and self._source is _told_by(usage):
@@ -135,9 +130,11 @@ class Deltas:
         self._identify(said)
         if usage is not None:
             self._cumulative(usage)
-        self._take_figures(said)
+        take_figures(self._record, said)
 
-    def _take_choice(self, choice: dict[str, Any], delta: Any, count: int, at_s: float) -> None:
+    def _take_choice(
+        self, choice: dict[str, Any], delta: Any, count: int, timings: dict[str, Any], at_s: float
+    ) -> None:
         running = count >= 0 and self._source in _MAY_COUNT
         visible = not (running and self.visible) and _visible(choice, delta)  # once is enough where a count runs
         if visible and not self.visible:
@@ -146,12 +143,10 @@ class Deltas:
         if running:
             self._source = _USAGE
             if count > self._count:
-                self._record.chunk_s.append(at_s)
-                self._record.chunk_tokens.append(count - self._count)
-                self._count = count
+                self._take_chunk(count, at_s)
         elif not (self._source is _USAGE and self._count):
             # A count that stood on the role event alone is not a running count: the source is still open then.
-            self._take_uncounted(choice.get("token_ids"), visible, at_s)
+            self._take_uncounted(choice.get("token_ids"), count_of(timings, "predicted_n"), visible, at_s)
 
     def _take_end(self, reason: Any, said: dict[str, Any]) -> None:
         if reason == "error":
@@ -159,19 +154,30 @@ class Deltas:
         if not isinstance(reason, str):
             reason = written(reason)
         self._record.finish_reason = reason if reason in _REASONS else printable(reason, 40)
-        self._take_figures(said)
+        take_figures(self._record, said)
 
-    def _take_uncounted(self, ids: Any, visible: bool, at_s: float) -> None:
-        if ids and self._source is not _NONE:
+    def _take_uncounted(self, ids: Any, predicted: int, visible: bool, at_s: float) -> None:
+        """Read an event whose usage says nothing; `predicted` is the running count of the timings, -1 for none."""
+        if ids and self._source not in (_NONE, _TIMINGS):
             if not isinstance(ids, list):
                 raise Failure(Outcome.PROTOCOL_ERROR, "token_ids is not a list")
             self._settle(_IDS)
-            self._count += len(ids)
-            self._record.chunk_s.append(at_s)
-            self._record.chunk_tokens.append(len(ids))
-        elif visible and self._source is not _IDS:
+            self._take_chunk(self._count + len(ids), at_s)
+        elif predicted >= 0 and (self._source is _TIMINGS or (predicted and not self._source)):
+            if predicted < self._count:
+                raise _fallen(self._count, predicted)
+            if predicted > self._count:
+                self._settle(_TIMINGS)
+                self._take_chunk(predicted, at_s)
+        elif visible and self._source not in (_IDS, _TIMINGS):
             self._settle(_NONE)
             self._record.chunk_s.append(at_s)
+
+    def _take_chunk(self, count: int, at_s: float) -> None:
+        """Keep a chunk with which the tokens of the answer came to `count`."""
+        self._record.chunk_s.append(at_s)
+        self._record.chunk_tokens.append(count - self._count)
+        self._count = count
 
     def _settle(self, source: str) -> None:
         if self._source is not source:
@@ -185,23 +191,13 @@ class Deltas:
         count = usage.get("completion_tokens")
         if count is None:
             return -1
-        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
+        if type(count) is not int or not 0 <= count < COUNT_LIMIT:
             raise Failure(Outcome.PROTOCOL_ERROR, f"usage.completion_tokens is {printable(written(count), 40)}")
         if count < self._reported or (count < self._count and self._source is _USAGE):
-            before = max(self._reported, self._count)
-            raise Failure(Outcome.PROTOCOL_ERROR, f"the count of output tokens fell from {before} to {count}")
+            raise _fallen(max(self._reported, self._count), count)
         self._reported = count
         self._usage = usage
         return count
-
-    def _take_figures(self, said: dict[str, Any]) -> None:
-        """Read what the server says on this answer's speculation: on its last event, or the one before."""
-        for key in _FIGURES.keys() & said.keys():
-            below, names = _FIGURES[key]
-            figures = _mapping(_mapping(said[key]).get(below) if below else said[key])
-            for field, name in names.items():
-                if name in figures:
-                    setattr(self._record, field, _count_of(figures, name))
 
     def _loaded(self, data: bytes) -> dict[str, Any] | None:
         """Return the object in an event; None for a blank one."""
@@ -224,11 +220,11 @@ class Deltas:
         record = self._record
         record.tokens_source = self._source if record.chunk_tokens else _NONE
         record.output_tokens = self._reported
-        if self._source is _IDS and self._reported < 0:
+        if self._source in (_IDS, _TIMINGS) and self._reported < 0:
             record.output_tokens = self._count
-        usage = _mapping(self._usage)
-        record.prompt_tokens = _count_of(usage, "prompt_tokens")
-        record.cached_tokens = _count_of(_mapping(usage.get("prompt_tokens_details")), "cached_tokens")
+        usage = mapping(self._usage)
+        record.prompt_tokens = count_of(usage, "prompt_tokens")
+        record.cached_tokens = count_of(mapping(usage.get("prompt_tokens_details")), "cached_tokens")
 
     def verdict(self) -> Failure | None:
         """Return what is wrong with an answer that came to a clean end; None: nothing."""
@@ -250,6 +246,11 @@ class Deltas:
 def _told_by(usage: Any) -> str:
     """Return the source of tokens that an event with this usage fits."""
     return _NONE if usage is None else _USAGE
+
+
+def _fallen(before: int, count: int) -> Failure:
+    """Return the failure of a count that runs backwards."""
+    return Failure(Outcome.PROTOCOL_ERROR, f"the count of output tokens fell from {before} to {count}")
 
 
 def _changed(what: str, before: str, after: str) -> Failure:
@@ -278,12 +279,3 @@ def _visible(choice: dict[str, Any], delta: Any) -> bool:
         or delta.get("tool_calls")
         or delta.get("refusal")
     )
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else {}
-
-
-def _count_of(values: dict[str, Any], name: str) -> int:
-    value = values.get(name)
-    return value if type(value) is int and 0 <= value < _COUNT_LIMIT else -1

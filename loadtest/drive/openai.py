@@ -13,7 +13,8 @@ from loadtest.settings import Generation
 CHAT_PATH = "/v1/chat/completions"
 COMPLETION_PATH = "/v1/completions"
 
-COUNTS = ("continuous", "ids", "none")  # how the tokens of each chunk are asked for: a running count, ids, not at all
+# How the tokens of each chunk are asked for: a running count in the usage or in the timings, ids, not at all.
+COUNTS = ("continuous", "ids", "timings", "none")
 
 _PER_ARM = ("model", "cache_salt")
 
@@ -76,6 +77,7 @@ def _body(
         # Left out when false, which every server takes for granted: some refuse fields that they do not know.
         "ignore_eos": generation.ignore_eos or None,
         "return_token_ids": True if count == "ids" else None,
+        "timings_per_token": True if count == "timings" else None,
         "stream": True,
         "stream_options": options,
     }

@@ -65,8 +65,9 @@ def _several_processes(arm: Arm) -> bool:
 
 def _asked(control: Control, identity: Identity, generation: Generation, *, answers: bool) -> Identity:
     """Complete what a server told by what its answers show."""
-    if not KINDS[identity.kind].known_fields:
-        trial = attempt(control, identity.model, generation)
+    kind = KINDS[identity.kind]
+    if not kind.known_fields:
+        trial = attempt(control, identity.model, generation, kind.counts)
         identity = replace(identity, refused=trial.refused, tried=trial.requests, rate_limits=trial.rate_limits)
     if not answers and identity.speculates is not None and identity.template is not None:
         return identity

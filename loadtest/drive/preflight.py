@@ -24,7 +24,8 @@ from loadtest.settings import Generation, Load
 TOKENS = 2  # of each small answer
 REFUSALS = (400, 404, 405, 415, 422, 501)
 SALT, STREAM_OPTIONS = "cache_salt", "stream_options"
-WAYS = {"continuous": "continuous_usage_stats", "ids": "return_token_ids"}  # way to count → the field that it needs
+# Way to count → the field that it needs.
+WAYS = {"continuous": "continuous_usage_stats", "ids": "return_token_ids", "timings": "timings_per_token"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,17 @@ class Trial:
     rate_limits: dict[str, float] = field(default_factory=dict)
 
 
-def optional_fields(generation: Generation) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name, what it adds to a bare request) for each optional field that the run may send."""
+def optional_fields(generation: Generation, counts: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name, what it adds to a bare request) for each optional field that the run may send.
+
+    `counts` are the ways to have the tokens of each chunk told that its kind of server may know.
+    """
     usage = {"stream_options": {"include_usage": True}}
     yield STREAM_OPTIONS, usage
-    yield WAYS["continuous"], {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-    yield WAYS["ids"], usage | {"return_token_ids": True}
+    asking = {"continuous": {"stream_options": {"include_usage": True, WAYS["continuous"]: True}}}
+    for way in counts:
+        if way in WAYS:
+            yield WAYS[way], asking.get(way) or usage | {WAYS[way]: True}
     yield SALT, usage | {SALT: "loadtest-preflight"}
     yield from ((name, usage | {name: value}) for name, value in asked_for(generation).items())
 
@@ -56,7 +62,7 @@ def asked_for(generation: Generation) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def attempt(control: Control, model: str, generation: Generation) -> Trial:
+def attempt(control: Control, model: str, generation: Generation, counts: Sequence[str]) -> Trial:
     """Send a bare request, then one for each optional field. Raises UsageError where the bare one is not answered."""
     bare = {"model": model, "messages": list(PROBE_DIALOGUE), "max_tokens": TOKENS,
             "temperature": generation.temperature, "stream": True}  # fmt: skip
@@ -65,7 +71,7 @@ def attempt(control: Control, model: str, generation: Generation) -> Trial:
         said = first.said if first.status == 200 else f"HTTP {first.status} ({first.said})"
         raise UsageError(f"T{control.arm.where[1:]} did not answer a first chat request: {said}.")
     answers, refused = [first], []
-    for name, more in optional_fields(generation):
+    for name, more in optional_fields(generation, counts):
         answer = send(control, orjson.dumps(bare | more))
         answers.append(answer)
         if answer.status in REFUSALS:

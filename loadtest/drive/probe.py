@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadtest.drive.client import Client, Clock, Endpoint
-from loadtest.drive.openai import CHAT_PATH, chat_body
+from loadtest.drive.openai import CHAT_PATH, COUNTS, chat_body
 from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.servers.control import Arm
@@ -13,14 +13,13 @@ from loadtest.settings import Generation
 
 MESSAGES = [{"role": "user", "content": "Count from one to ten, then say which numbers are even."}]
 TOKENS = 16
-WAYS = ("continuous", "ids", "none")  # to ask for the tokens of each chunk, the best first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """What the first requests showed."""
 
-    count: str  # how tokens per chunk are to be asked for: continuous · ids · none
+    count: str  # how tokens per chunk are to be asked for: continuous · ids · timings · none
     tokens_source: str
     stamp_source: str
     ttft_s: float  # of the very first request
@@ -41,7 +40,7 @@ def probe(arm: Arm, endpoint: Endpoint, clock: Clock, generation: Generation, sa
         client.close()
         return request
 
-    for count in arm.counts or WAYS:
+    for count in arm.counts or COUNTS:
         first = send(count)
         if first.outcome == Outcome.OK and (first.tokens_source != "none" or count == "none"):
             break

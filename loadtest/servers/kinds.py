@@ -95,6 +95,7 @@ SGLANG = Kind(
 )  # fmt: skip
 LLAMACPP = Kind(
     name="llamacpp", title="llama.cpp", owner="llamacpp", prefix="llamacpp:", read=llamacpp.read,
+    counts=("timings", "none"),
     running="llamacpp:requests_processing", waiting="llamacpp:requests_deferred",
     drafts="llamacpp:spec_decode_num_drafts_total",
     per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",

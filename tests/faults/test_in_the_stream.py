@@ -252,6 +252,22 @@ def test_a_stream_without_any_count_reports_none(ask: Ask, say: Any) -> None:
     assert (record.tokens_source, record.chunk_tokens) == ("none", [])
 
 
+def test_tokens_of_one_step_that_come_as_events_of_their_own(ask: Ask, say: Any) -> None:
+    def delta(text: str | None, count: int) -> bytes:
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        return bytes(say.event(choices=[choice], timings={"predicted_n": count, "draft_n": 4, "draft_n_accepted": 2}))
+
+    end = say.event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+    first, step = delta("a", 1), delta("b", 2) + delta("c", 3) + delta("d", 4)
+    rest = say.chunk(end + say.usage(4) + say.DONE) + say.END
+    record = ask(say.HEAD, say.chunk(first), 0.05, say.chunk(step), 0.05, rest)
+    assert answered(record) == ("ok", 4, 4, "")
+    assert (record.tokens_source, record.chunk_tokens, record.coalesced) == ("timings", [1, 1, 1, 1], 2)
+    assert record.chunk_s[0] < record.chunk_s[1] == record.chunk_s[3]
+    cut = ask(say.HEAD, say.chunk(first + step), say.CLOSE)
+    assert answered(cut)[:3] == ("truncated", 4, 4)
+
+
 def test_a_failed_stream_has_no_first_token_rather_than_0(ask: Ask, say: Any) -> None:
     record = ask(say.HEAD + say.chunk(say.event(error={"message": "x"})), say.HOLD)
     assert math.isnan(record.first_visible_s)

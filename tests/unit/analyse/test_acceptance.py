@@ -177,6 +177,15 @@ def test_positions_count_the_tokens_that_were_already_out() -> None:
     ]  # fmt: skip
 
 
+def test_events_that_hold_a_token_each_bound_no_acceptance() -> None:
+    each = request(arm=SPEC, tokens_source="timings", chunk_tokens=[1] * 4, output_tokens=4)
+    assert analysed([spec_cell(0)], [each], {}) is None
+    told = request(arm=SPEC, tokens_source="timings", chunk_tokens=[1] * 4, output_tokens=4, spec_drafted=4,
+                   spec_accepted=3)  # fmt: skip
+    found = analysed([spec_cell(0)], [told], {})
+    assert (found.of_requests, found.requests["p50"].value, found.positions) == ("acceptance ratio", 0.75, ())
+
+
 def test_nothing_known_is_nothing_said() -> None:
     assert analysed([], [request()], {}) is None
     uncounted = request(arm=SPEC, chunk_tokens=[], tokens_source="none")

@@ -116,6 +116,7 @@ BODIES = (
     "4 of 80 paired requests have different bodies (limit 0): draw what the scenario asks from self.rng(), which is"
     " alike in both arms."
 )
+TIMED = [replace(row, tokens_source="timings") for row in twins()]  # an event for each token, drafted or not
 UNCOUNTED = [replace(row, chunk_tokens=[], tokens_source="none") for row in twins()]
 
 
@@ -125,6 +126,9 @@ UNCOUNTED = [replace(row, chunk_tokens=[], tokens_source="none") for row in twin
         ({"spec": {**DRAFTS, "drafts": 0.0}}, NOTHING_DRAFTED, True),
         ({"spec": PLAIN}, "Speculation was not active in speculative: 1.000 tokens per step (limit 1.01).", True),
         ({"spec": {}, "rows": UNCOUNTED}, f"Whether speculative speculated {UNREAD}", False),
+        ({"spec": {}, "rows": TIMED}, f"Whether speculative speculated {UNREAD}", False),
+        ({"base": {}, "rows": [replace(row, spec_drafted=3) for row in UNCOUNTED]},
+         f"baseline speculates: its answers tell of 198 drafted tokens (limit 0); {START}", True),
         ({"base": DRAFTS}, f"baseline speculates: its server drafted 50 times (limit 0); {START}", True),
         (
             {"base": {**PLAIN, "steps": 118.0}},
@@ -153,6 +157,7 @@ def test_the_arms_can_be_marked(arms: dict[str, Any], sentence: str, invalid: bo
         {"rows": twins((100, 110))},
         {"rows": twins((100, 90))},
         {"rows": [replace(row, output_tokens=-1) for row in twins()]},
+        {"spec": {}, "rows": [replace(row, spec_drafted=3) for row in TIMED]},  # its answers tell of drafts
         {"spec": {}},  # more than one token per chunk where one user was alone
         {"rows": twins(reasons=(6, 14))},
     ],

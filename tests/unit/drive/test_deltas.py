@@ -83,13 +83,45 @@ def test_vllm_completion_without_any_count() -> None:
     assert wrong.outcome == "empty"
 
 
-def test_llamacpp_counts_only_at_the_end() -> None:
+def test_llamacpp_counts_in_its_timings_a_token_an_event() -> None:
     record, wrong = read(*events_of("llamacpp-ngram-chat.sse"))
     assert wrong is None
     assert record.chunk_s == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    assert (record.tokens_source, record.chunk_tokens) == ("none", [])
+    assert (record.tokens_source, record.chunk_tokens) == ("timings", [1] * 8)
     assert (record.output_tokens, record.prompt_tokens, record.cached_tokens) == (8, 25, 0)
     assert (record.spec_drafts, record.spec_drafted, record.spec_accepted) == (-1, 7, 4)
+
+
+def timed(predicted: Any) -> dict[str, Any]:
+    return {"timings": {"prompt_n": 25, "predicted_n": predicted}}
+
+
+def test_timings_count_withheld_text_with_the_next_event() -> None:
+    record, wrong = read(delta(None, **timed(0)), delta("a", **timed(1)), delta("é", **timed(4)), delta("", **timed(4)),
+                         delta(None, finish="stop"), event(choices=[], **usage(5), **timed(5)), DONE)  # fmt: skip
+    assert wrong is None
+    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([1.0, 2.0], [1, 3], "timings")
+    assert (record.output_tokens, record.first_visible_s) == (5, 1.0)
+
+
+def test_timings_at_the_end_alone_are_no_running_count() -> None:
+    record, wrong = read(delta("a"), delta("b"), delta(None, finish="stop", **usage(2), **timed(2)), DONE)
+    assert wrong is None
+    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([0.0, 1.0], [], "none")
+
+
+@pytest.mark.parametrize("odd", ["3", None, -1, True, 2.5, 2**40])
+def test_timings_that_are_no_count_count_nothing(odd: Any) -> None:
+    record, wrong = read(delta("a", **timed(odd)), delta("b", finish="stop", **timed(odd), **usage(2)), DONE)
+    assert wrong is None
+    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([0.0, 1.0], [], "none")
+
+
+def test_a_usage_goes_before_timings_and_timings_may_not_fall() -> None:
+    record, _ = read(delta("a", **usage(2), **timed(1)), delta("b", finish="stop", **usage(5), **timed(2)), DONE)
+    assert (record.chunk_tokens, record.tokens_source) == ([2, 3], "usage")
+    with pytest.raises(Failure, match="the count of output tokens fell from 3 to 2"):
+        read(delta("a", **timed(3)), delta("b", **timed(2)))
 
 
 def test_figures_on_speculation_ride_on_the_closing_usage() -> None:

@@ -189,10 +189,12 @@ DIALECTS = {
                        "timings": TIMINGS | {"draft_n": 7, "draft_n_accepted": 4}}), DONE],
         chunk_s=[1, 2], chunk_tokens=[], output_tokens=8, source="none", finish="length", spec=(-1, 7, 4), cached=0),
     "llama.cpp chat, timings on every event and no drafts": Dialect(
-        events=[llamacpp({"role": "assistant", "content": None}), llamacpp({"content": "<"}, timings=TIMINGS),
-                llamacpp({"content": ">"}, timings=TIMINGS), llamacpp({}, "stop", timings=TIMINGS),
-                event({"choices": [], "usage": counted(2), "timings": TIMINGS}), DONE],
-        chunk_s=[1, 2], chunk_tokens=[], output_tokens=2, source="none"),
+        events=[llamacpp({"role": "assistant", "content": None}),
+                llamacpp({"content": "<"}, timings=TIMINGS | {"predicted_n": 1}),
+                llamacpp({"content": ">"}, timings=TIMINGS | {"predicted_n": 2}),
+                llamacpp({}, "stop", timings=TIMINGS | {"predicted_n": 2}),
+                event({"choices": [], "usage": counted(2), "timings": TIMINGS | {"predicted_n": 2}}), DONE],
+        chunk_s=[1, 2], chunk_tokens=[1, 1], output_tokens=2, source="timings"),
     "llama.cpp chat, figures on the last event with a choice": Dialect(
         events=[llamacpp({"role": "assistant", "content": None}), llamacpp({"content": "<"}),
                 llamacpp({}, "stop", timings=TIMINGS | {"draft_n": 9, "draft_n_accepted": 2}, usage=counted(3)), DONE],

@@ -36,6 +36,9 @@ def test_every_setting_of_the_generation_is_sent() -> None:
             '"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":false}}'
         ).encode()
     )
+    assert b'"timings_per_token":true,"stream":true,"stream_options":{"include_usage":true}' in chat_body(
+        "m", MESSAGES, generation, 9, "salt", "timings"
+    )
     assert completion_body("m", "hi", generation, 9, None, "none") == (
         b'{"model":"m","prompt":"hi","max_tokens":9,"temperature":0.7,"top_p":0.9,"top_k":40,"stop":["a","b"],"seed":0,'
         b'"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}'

@@ -14,6 +14,7 @@ from loadtest.drive.pair import introduce
 from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
+from loadtest.servers.kinds import KINDS, OPENAI
 from loadtest.settings import Generation, Load
 
 STREAM = "".join(
@@ -131,7 +132,21 @@ def test_headers_that_are_no_limits() -> None:
 
 
 def test_only_what_the_experiment_sets_is_tried() -> None:
-    names = [name for name, _ in optional_fields(Generation())]
+    names = [name for name, _ in optional_fields(Generation(), OPENAI.counts)]
     assert names == ["stream_options", "continuous_usage_stats", "return_token_ids", "cache_salt"]
     more = Generation(top_p=0.9, stop=("x",), ignore_eos=True, template={"enable_thinking": False})
-    assert [name for name, _ in optional_fields(more)][4:] == ["top_p", "stop", "ignore_eos", "chat_template_kwargs"]
+    assert [name for name, _ in optional_fields(more, OPENAI.counts)][4:] == [
+        "top_p",
+        "stop",
+        "ignore_eos",
+        "chat_template_kwargs",
+    ]
+
+
+def test_a_way_to_count_is_tried_where_the_kind_may_know_it() -> None:
+    tried = dict(optional_fields(Generation(), KINDS["llamacpp"].counts))
+    assert list(tried) == ["stream_options", "timings_per_token", "cache_salt"]
+    assert tried["timings_per_token"] == {"stream_options": {"include_usage": True}, "timings_per_token": True}
+    assert list(dict(optional_fields(Generation(), KINDS["sglang"].counts))) == [
+        "stream_options", "continuous_usage_stats", "cache_salt",
+    ]  # fmt: skip
