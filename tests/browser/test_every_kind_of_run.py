@@ -38,7 +38,7 @@ def paths(tmp_path_factory):
 QUICK = ("one arm", "all failed", "A/A", FULL, "several")
 KINDS = (*cases.CASES, FULL, "several")
 NAMES = tuple(name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in KINDS)
-AXE_QUICK = ((FULL, "light"), (FULL, "dark"), ("several", "light"))
+AXE_QUICK = ((FULL, "light"), ("several", "light"))
 AXE_CASES = tuple(
     pytest.param(name, scheme, marks=() if (name, scheme) in AXE_QUICK else pytest.mark.nightly)
     for name in KINDS
