@@ -20,7 +20,18 @@ from loadtest.slo_tables import as_tables
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "servers").glob("*.md")])
 
-TOLD_ELSEWHERE = {"--baseline", "--speculative", "--simulated", "--world", "--out", "--yes", "--quiet", "--json"}
+TOLD_ELSEWHERE = {
+    "--baseline",
+    "--speculative",
+    "--simulated",
+    "--world",
+    "--out",
+    "--yes",
+    "--quiet",
+    "--json",
+    "--wait",
+    "--bind",
+}
 
 
 def test_every_metric_has_its_row() -> None:
