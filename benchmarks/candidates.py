@@ -7,7 +7,8 @@ speed-up by any latency is that share at every load, without replication. Printe
 
 - the intervals of all candidates hold together at a load (family-wise coverage, by metric and load: the least and the
   mean), and those of a single one (which must be more),
-- some candidate is said to pay although its true gain is not above min_gain (`false claims`),
+- some candidate is said to pay although its true gain is not above min_gain (`false claims`; without guards, which can
+  only take claims away),
 - one of two candidates is said to be better although it is not, at some load (`false order`),
 - the candidate that is truly the best is named at some load (`best named`).
 """
@@ -16,10 +17,17 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from loadtest.analyse.judge import judge_data
-from loadtest.analyse.results import Answer, Judgement
+from loadtest.analyse.breakeven import Translation
+from loadtest.analyse.compare import curves
+from loadtest.analyse.decide import Evidence, level_states
+from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.looks import of_candidate
+from loadtest.analyse.ranking import rank
+from loadtest.analyse.summary import measure
+from loadtest.analyse.table import derive
 from loadtest.drive.options import Options
 from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
@@ -31,14 +39,13 @@ from loadtest.simulate.worlds import faster, world
 from loadtest.workload.templates import TemplateSource
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "chat.py"
-LEVELS, WINDOW_S = (4.0, 16.0), 1.5
+LEVELS, WINDOW_S = (4.0, 8.0), 0.5
 METRICS = ("e2e", "tpot", "ttft")
 GAINS = {
     "alike": {"a": 0.0, "b": 0.0, "c": 0.0, "d": 0.0},  # the same server five times
     "edge": {"a": 0.0, "b": 0.01, "c": 0.03, "d": 0.03},  # none beyond min_gain, two exactly there
     "apart": {"a": 0.0, "b": 0.03, "c": 0.05, "d": 0.10},
 }
-PAYS = (Answer.PAYS_UP_TO, Answer.PAYS_EVERYWHERE, Answer.PAYS_IN_BAND)
 MIN_GAIN = 0.03
 
 
@@ -47,48 +54,58 @@ def experiment_of(seed: int, blocks: int) -> Experiment:
     experiment = prepare(Options(scenario=SCENARIO, world="flat-0"), {}).experiment
     experiment = override(experiment, "load", levels=LEVELS)
     experiment = override(experiment, "window", min_s=WINDOW_S, max_s=WINDOW_S)
+    experiment = override(experiment, "generation", max_tokens=16)
     return override(experiment, "plan", seed=seed, blocks=blocks)
 
 
-def arms_of(gains: dict[str, float]) -> dict[str, ArmModel]:
+def arms_of(gains: Mapping[str, float]) -> dict[str, ArmModel]:
     """Return the baseline and the candidates that are faster than it by these shares."""
     calm = world("flat-0").baseline
     return {"baseline": calm, **{name: faster(calm, gain) for name, gain in gains.items()}}
 
 
-def judged(gains: dict[str, float], seed: int, blocks: int, pool: ShapePool) -> Judgement:
-    """Run one experiment and judge it."""
-    made = run_virtual(experiment_of(seed, blocks), arms_of(gains), pool)
-    return judge_data(made.header, made.cells, made.scrapes, made.requests())
-
-
-def counted(judgement: Judgement, gains: dict[str, float]) -> Counter[str]:
-    """Count what one judgement says rightly and wrongly."""
+def counted(gains: Mapping[str, float], seed: int, blocks: int, pool: ShapePool) -> Counter[str]:
+    """Run one experiment and count what its intervals, its claims and its ranking say rightly and wrongly."""
+    experiment = experiment_of(seed, blocks)
+    made = run_virtual(experiment, arms_of(gains), pool)
+    measured = measure(derive(made.requests(), made.cells, experiment.decision.reading_pace), made.cells)
+    figures = {(c.arm, c.level, c.block): measured[c.cell].figures for c in made.cells}
     found: Counter[str] = Counter(runs=1)
-    rows: dict[tuple[str, float], list[bool]] = {}
-    for pair in judgement.pairs:
-        truth = 1 + gains[pair.arms[1]]
-        for one in pair.speedups:
-            if one.metric in METRICS and one.ratio.low is not None and one.ratio.high is not None:
-                rows.setdefault((one.metric, one.level), []).append(one.ratio.low <= truth <= one.ratio.high)
-    for (metric, level), held in rows.items():
-        found[f"all {metric} {level:g}"] += len(held) == len(gains) and all(held)
-        found["each"] += sum(held)
-        found["intervals"] += len(held)
-    claimed = [pair.arms[1] for pair in judgement.pairs if pair.decision.answer in PAYS]
-    found["false claims"] += any(gains[name] <= MIN_GAIN for name in claimed)
-    assert judgement.ranking is not None
-    wrong = missed = False
-    for one in judgement.ranking.against:
-        low, high, truth = one.speedup.low, one.speedup.high, (1 + gains[one.first]) / (1 + gains[one.second])
-        if low is not None and high is not None:
-            wrong |= (low > 1 and truth <= 1) or (high < 1 and truth >= 1)
-            missed |= not low <= truth <= high
-    found["false order"] += wrong
-    found["all pairs"] += not missed
+    held: dict[tuple[str, float], list[bool]] = {}
+    for name, gain in gains.items():
+        by_metric = curves(figures, "baseline", name, confidence=of_candidate(made.header))
+        for metric in METRICS:
+            for level in LEVELS:
+                ratio = by_metric[metric].ratio(level)
+                held.setdefault((metric, level), []).append(_holds(ratio, 1 + gain))
+        evidence = Evidence(
+            levels=LEVELS, rules=experiment.decision, curves=by_metric, guards=(), rows={}, baseline="baseline",
+            candidate=name, in_flight=Translation(by_level={}), running=Translation(by_level={}),
+        )  # fmt: skip
+        found["false claims"] |= gain <= MIN_GAIN and "pays" in level_states(evidence)
+    for (metric, level), each in held.items():
+        found[f"all {metric} {level:g}"] += all(each)
+        found["each"] += sum(each)
+        found["intervals"] += len(each)
+    ranking = rank(figures, tuple(gains), LEVELS, experiment.decision.metric, among=len(gains))
+    truths = {(one.first, one.second): (1 + gains[one.first]) / (1 + gains[one.second]) for one in ranking.against}
+    wrong = [_wrong(one.speedup, truths[one.first, one.second]) for one in ranking.against]
+    found["false order"] += any(wrong)
+    found["all pairs"] += all(_holds(one.speedup, truths[one.first, one.second]) for one in ranking.against)
     best = [name for name, gain in gains.items() if gain == max(gains.values())]
-    found["best named"] += len(best) == 1 and best[0] in judgement.ranking.best.values()
+    found["best named"] += len(best) == 1 and best[0] in ranking.best.values()
     return found
+
+
+def _holds(interval: Estimate, truth: float) -> bool:
+    return interval.low is not None and interval.high is not None and interval.low <= truth <= interval.high
+
+
+def _wrong(interval: Estimate, truth: float) -> bool:
+    """Return whether an interval says that one of two is better which is not."""
+    if interval.low is None or interval.high is None:
+        return False
+    return (interval.low > 1 and truth <= 1) or (interval.high < 1 and truth >= 1)
 
 
 def said(found: Counter[str]) -> str:
@@ -115,7 +132,7 @@ def main() -> None:
     for name in given.world or GAINS:
         found: Counter[str] = Counter()
         for seed in range(given.first, given.first + given.seeds):
-            found += counted(judged(GAINS[name], seed, given.blocks, pool), GAINS[name])
+            found += counted(GAINS[name], seed, given.blocks, pool)
             if (seed - given.first) % 50 == 49:
                 print(f"  {name}, {given.blocks} blocks so far: {said(found)}", flush=True)
         print(f"{name}, {given.blocks} blocks: {said(found)}", flush=True)

@@ -22,7 +22,6 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "se
 
 TOLD_ELSEWHERE = {
     "--baseline",
-    "--speculative",
     "--simulated",
     "--world",
     "--out",
