@@ -7,8 +7,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "loadtest run scenarios/chat.py",
         "loadtest run scenarios/chat.py --baseline http://a:8000 --speculative http://b:8000 --smoke",
-        "loadtest run scenarios/chat.py --baseline http://a:8000 --speculative eagle3=http://b:8000"
-        " --speculative ngram=http://c:8000 --levels 1,8,32",
+        "loadtest run scenarios/chat.py --baseline http://a:1 --speculative k3=http://b:1 --speculative k5=http://c:1",
         "loadtest run scenarios/chat.py --servers servers/vllm-ngram.toml --budget 2h",
         "loadtest run scenarios/code.py --server http://a:8000 --levels 1,8,32",
         "loadtest run scenarios/chat.py --simulated --rates 5,10,20 --arrivals gamma",
