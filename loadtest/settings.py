@@ -160,8 +160,9 @@ class Servers:
         " not measure it on simulated servers",
     )  # fmt: skip
     cache: str = key(
-        "salt", choice("salt", "reset", "keep"),
-        "prefix cache between cells: a fresh cache_salt per cell, emptied by the server, or kept",
+        "salt", choice("salt", "reset", "nonce", "keep"),
+        "prefix cache between cells: a fresh cache_salt per cell, emptied by the server, a number of the cell's own"
+        " before every prompt (nonce: for servers that take no cache_salt), or kept",
     )  # fmt: skip
     insecure: bool = key(False, flag, "do not verify TLS certificates")
     proxy: str = key("", text, "URL of an HTTP proxy to go through; those of the environment are never used")

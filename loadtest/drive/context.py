@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from loadtest.drive.arriving import SESSIONS_APART, Opened
 from loadtest.drive.asking import NOBODY, is_sampled
 from loadtest.drive.client import Client, Clock, Endpoint
+from loadtest.drive.openai import nonce_of
 from loadtest.drive.phases import Phase, Phases
 from loadtest.drive.plan import Cell
 from loadtest.drive.texts import Texts
@@ -72,6 +73,7 @@ class CellContext:
         self.experiment, self.target, self.cell, self.clock, self.phases = experiment, target, cell, clock, phases
         self.source, self._keep, self.texts = source, keep, texts
         self.salt = salt if target.salted and experiment.servers.cache == "salt" else None
+        self.nonce = nonce_of(salt) if experiment.servers.cache == "nonce" else ""  # before every prompt
         self.stagger_s = stagger_s
         self.opened = opened
         self.users = cell.users if opened is None else SESSIONS_APART

@@ -39,6 +39,29 @@ def chat_body(
     return orjson.dumps(body)
 
 
+def nonce_of(salt: str) -> str:
+    """Return a text of 19 plain characters that stands before prompts in place of a salt: always as many tokens.
+
+    A prefix cache then finds nothing of another salt's prompts but what the chat template puts before the first one.
+    """
+    number = int.from_bytes(blake2b(salt.encode(), digest_size=8).digest()) % 10**16
+    return f"[{number:016d}] "
+
+
+def begun_with(nonce: str, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return messages with a nonce before the first text in them."""
+    begun = list(messages)
+    for i, message in enumerate(begun):
+        content = message.get("content")
+        if isinstance(content, str):
+            begun[i] = {**message, "content": nonce + content}
+            break
+        if isinstance(content, list):
+            begun[i] = {**message, "content": [{"type": "text", "text": nonce}, *content]}
+            break
+    return begun
+
+
 def completion_body(
     model: str,
     prompt: str,
@@ -84,9 +107,14 @@ def _body(
     return {name: value for name, value in body.items() if value is not None}
 
 
-def body_hash(body: bytes) -> str:
-    """Return 16 hex digits (blake2b-64) of a body without model and cache_salt, whatever the order of its keys."""
-    fields = orjson.loads(body)
+def body_hash(body: bytes, nonce: str = "") -> str:
+    """Return 16 hex digits (blake2b-64) of a body without model, cache_salt and nonce, whatever its keys' order."""
+    fields = orjson.loads(_without_nonce(body, nonce) if nonce else body)
     for name in _PER_ARM:
         fields.pop(name, None)
     return blake2b(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+
+
+def _without_nonce(body: bytes, nonce: str) -> bytes:
+    part = orjson.dumps({"type": "text", "text": nonce}) + b","
+    return body.replace(part, b"", 1) if part in body else body.replace(nonce.encode(), b"", 1)

@@ -28,6 +28,13 @@ SALT, STREAM_OPTIONS = "cache_salt", "stream_options"
 WAYS = {"continuous": "continuous_usage_stats", "ids": "return_token_ids", "timings": "timings_per_token"}
 
 
+UNSALTED = (
+    "No cache_salt is taken by {}, so that none is sent: requests find in the prefix caches what earlier cells asked,"
+    " as with servers.cache=keep. nonce begins every prompt with a number of its cell's own instead, reset has the"
+    " caches emptied."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What the small requests showed."""
@@ -96,8 +103,8 @@ def accepted_counts(identity: Identity) -> tuple[str, ...]:
 
 def takes_salt(identity: Identity) -> bool:
     """Return whether a server takes a cache_salt: its kind does, or it did not refuse one."""
-    kind = KINDS[identity.kind]
-    return kind.salts or (not kind.known_fields and bool(identity.tried) and SALT not in identity.refused)
+    heeds = KINDS[identity.kind].salts
+    return bool(identity.tried) and SALT not in identity.refused if heeds is None else heeds
 
 
 def salted(identities: Mapping[str, Identity]) -> dict[str, bool]:
@@ -121,9 +128,13 @@ def agreed(arms: Sequence[Arm], identities: Mapping[str, Identity], generation: 
     return {arm.name: replace(arm, counts=shared) for arm in arms}
 
 
-def trial_notes(identities: Mapping[str, Identity]) -> list[str]:
-    """Return a sentence on each server whose optional fields were tried: what it cost, and what is not asked for."""
-    found = []
+def trial_notes(identities: Mapping[str, Identity], cache: str) -> list[str]:
+    """Return a sentence on each server whose optional fields were tried: what it cost, and what is not asked for.
+
+    One more says where `cache`, the policy of servers.cache, wants a salt that is not taken.
+    """
+    unsalted = [name for name, identity in identities.items() if not takes_salt(identity)]
+    found = [UNSALTED.format(" and ".join(unsalted))] if unsalted and cache == "salt" else []
     for name, identity in identities.items():
         if identity.tried:
             refused = f"not taken: {', '.join(identity.refused)}; asked of no arm" if identity.refused else "all taken"

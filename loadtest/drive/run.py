@@ -211,7 +211,7 @@ class _Run:
     def _agree(self) -> None:
         """Settle how the arms are asked, and that no rate limit stands in the way of the plan."""
         self._met.agree(self._prepared.experiment)
-        self._trials = trial_notes(self._met.identities)
+        self._trials = trial_notes(self._met.identities, self._prepared.experiment.servers.cache)
 
     def _part(self) -> None:
         """Ask simulated servers, before they are ended or left, how many of their steps were late."""

@@ -12,7 +12,7 @@ from locust.user.task import DefaultTaskSet
 
 from loadtest.drive.context import CellContext, check_source
 from loadtest.drive.echo import without_echo
-from loadtest.drive.openai import CHAT_PATH, COMPLETION_PATH, body_hash, chat_body, completion_body
+from loadtest.drive.openai import CHAT_PATH, COMPLETION_PATH, begun_with, body_hash, chat_body, completion_body
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S
 from loadtest.drive.punctual import sleep_until
 from loadtest.drive.standalone import context_of
@@ -158,7 +158,8 @@ class LLMUser(User):
         cell = self.cell
         generation = cell.experiment.generation
         asked = cell.asks(self.session_key, self._turn)
-        body = chat_body(cell.target.model, list(messages), generation, self._limit(max_tokens), cell.salt, asked,
+        asked_for = begun_with(cell.nonce, list(messages)) if cell.nonce else list(messages)
+        body = chat_body(cell.target.model, asked_for, generation, self._limit(max_tokens), cell.salt, asked,
                          tools, tool_choice)  # fmt: skip
         return self._send(CHAT_PATH, body, category, asked)
 
@@ -167,7 +168,9 @@ class LLMUser(User):
         cell = self.cell
         generation = cell.experiment.generation
         asked = cell.asks(self.session_key, self._turn)
-        body = completion_body(cell.target.model, prompt, generation, self._limit(max_tokens), cell.salt, asked)
+        body = completion_body(
+            cell.target.model, cell.nonce + prompt, generation, self._limit(max_tokens), cell.salt, asked
+        )
         return self._send(COMPLETION_PATH, body, category, asked)
 
     def _limit(self, max_tokens: int | None) -> int:
@@ -180,7 +183,7 @@ class LLMUser(User):
         due_s, self._arrives = self._ready_s + pause_s, False
         self._think_s = self._tool_s = self._pause_s = 0.0
         self._idle_tasks = 0
-        digest = body_hash(body)  # before the wait: what is done after it makes the request late
+        digest = body_hash(body, cell.nonce)  # before the wait: what is done after it makes the request late
         self._sleep_until(due_s)
         if not cell.accepting:
             raise StopUser

@@ -42,7 +42,7 @@ class Kind:
     drafts: str = ""  # counter of drafts
     drafts_show_it: bool = False  # that counter exists only where speculation is configured
     per_position: str = ""  # counter of accepted tokens by draft slot
-    salts: bool = False  # takes a cache_salt, which keeps a cell's prefixes apart from others'
+    salts: bool | None = None  # heeds a cache_salt, which keeps a cell's prefixes apart; None: it is to be tried
     reset: str = ""  # path that empties its prefix cache
     tokenizes: tuple[tuple[str, str], ...] = ()  # (path, key of the text) that counts the tokens of a text
     templates: tuple[str, ...] = ()  # paths that turn a dialogue into tokens or a prompt
@@ -99,7 +99,7 @@ LLAMACPP = Kind(
     running="llamacpp:requests_processing", waiting="llamacpp:requests_deferred",
     drafts="llamacpp:spec_decode_num_drafts_total",
     per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
-    tokenizes=(("/tokenize", "content"),), templates=("/apply-template",),
+    salts=False, tokenizes=(("/tokenize", "content"),), templates=("/apply-template",),
 )  # fmt: skip
 OPENAI = Kind(  # a vLLM behind a gateway that rewrites the list of models may still tell its settings
     name="openai", title="OpenAI-compatible server", read=vllm.read, counts=("continuous", "ids", "none"),

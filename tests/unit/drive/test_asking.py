@@ -28,6 +28,7 @@ from loadtest.drive.asking import (
 from loadtest.drive.client import Clock, Endpoint
 from loadtest.drive.context import CellContext, Target
 from loadtest.drive.forecast import announcement
+from loadtest.drive.openai import nonce_of
 from loadtest.drive.options import Options
 from loadtest.drive.phases import Phases
 from loadtest.drive.plan import Cell
@@ -134,6 +135,23 @@ def test_a_cell_lets_its_sample_ask_as_the_server_allows_and_the_others_not() ->
         chosen = [is_sampled(key(number), turn, ratio) for number in range(100) for turn in range(3)]
         assert ways == ["ids" if asks else "none" for asks in chosen]
         assert (sum(chosen) > 0, all(chosen)) == (ratio > 0, ratio == 1)
+
+
+@pytest.mark.parametrize(
+    ("cache", "salted", "kept_apart"),
+    [("salt", True, ("s", "")), ("salt", False, (None, "")), ("nonce", True, (None, nonce_of("s"))),
+     ("nonce", False, (None, nonce_of("s"))), ("keep", True, (None, "")), ("reset", True, (None, ""))],
+)  # fmt: skip
+def test_a_cell_is_kept_apart_as_servers_cache_says(
+    cache: str, salted: bool, kept_apart: tuple[str | None, str]
+) -> None:
+    experiment = override(Experiment(), "servers", cache=cache)
+    target = Target(name="a", endpoint=Endpoint("http://a:1"), model="m", salted=salted)
+    context = CellContext(
+        experiment=experiment, target=target, cell=Cell(cell=3, block=0, level=8.0, arm="a"), clock=Clock(),
+        phases=Phases(experiment.window, 8, 0, 1), stagger_s=1.0, salt="s", source=None, keep=lambda request: None,
+    )  # fmt: skip
+    assert (context.salt, context.nonce) == kept_apart
 
 
 def driver(said: list[tuple[Cell, str]], token_s: Callable[[str], float], state: str = "complete"):  # type: ignore[no-untyped-def]

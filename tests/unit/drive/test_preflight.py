@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from answering import AnsweringServer, Handler
 
 from loadtest.drive.alone import rate_limits
 from loadtest.drive.pair import introduce
-from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted
+from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted, trial_notes
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
 from loadtest.servers.kinds import KINDS, OPENAI
@@ -82,11 +83,16 @@ def test_each_optional_field_is_tried_in_a_request_of_its_own(gateways: list[Gat
     both = agreed(arms, identities, ASKING)
     assert {name: arm.counts for name, arm in both.items()} == dict.fromkeys(both, ("continuous", "none"))
     assert salted(identities) == {"baseline": False, "fast": False}
+    assert trial_notes(identities, "salt")[0].startswith(
+        "No cache_salt is taken by fast, so that none is sent: requests"
+    )
+    assert [note.partition(" ")[0] for note in trial_notes(identities, "nonce")] == ["7", "7"]
 
 
 def test_what_both_take_is_used_on_both(gateways: list[Gateway]) -> None:
     arms, identities = pair(gateways, Gateway(), Gateway(), ASKING)
     assert salted(identities) == {"baseline": True, "fast": True}
+    assert [note.partition(" ")[0] for note in trial_notes(identities, "salt")] == ["7", "7"]
     assert agreed(arms, identities, ASKING)["fast"].counts == ("continuous", "ids", "none")
     assert identities["fast"].kind == "openai"
 
@@ -150,3 +156,10 @@ def test_a_way_to_count_is_tried_where_the_kind_may_know_it() -> None:
     assert list(dict(optional_fields(Generation(), KINDS["sglang"].counts))) == [
         "stream_options", "continuous_usage_stats", "cache_salt",
     ]  # fmt: skip
+
+
+def test_a_kind_that_heeds_no_salt_is_sent_none_though_it_refuses_none(gateways: list[Gateway]) -> None:
+    _, identities = pair(gateways, Gateway(), Gateway(), ASKING)
+    heeding = {name: replace(identity, kind="llamacpp") for name, identity in identities.items()}
+    assert salted(heeding) == {"baseline": False, "fast": False}
+    assert "No cache_salt is taken by baseline and fast" in trial_notes(heeding, "salt")[0]
