@@ -30,6 +30,7 @@ ASK_S = 2.0  # one question after its health
 MODELS, SERVER_ERROR = "/v1/models", 500
 TELL_EVERY_S = 2.0
 TAIL_LINES = 20
+MAX_LINE = 256  # of a script's first line, as far as Linux reads it
 ALIVE_LINES = 5  # of a server that still ran: the reason is known, and these may say more
 
 
@@ -226,8 +227,31 @@ def _own_path() -> str:
 
 
 def refuse_missing_program(arm: Arm, start: Start) -> None:
-    """Raise UsageError when the first word of an arm's command is no program."""
+    """Raise UsageError when the first word of an arm's command is no program, with what is there instead."""
     word, path = start.command[0], (os.environ | start.env).get("PATH")
-    found = str((start.cwd or Path.cwd()) / word) if os.sep in word else word
-    if shutil.which(found, path=path) is None:
-        raise UsageError(f"{server_named(arm.name).capitalize()} cannot be started: there is no program {word!r}.")
+    file = (start.cwd or Path.cwd()) / word if os.sep in word else None
+    found = shutil.which(str(file or word), path=path)
+    if found is not None and not (interpreter := _missing_interpreter(Path(found))):
+        return
+    if found is not None:
+        why = f"the first line of {found} names {interpreter}, which is not there"
+    elif file is None:
+        why = f"there is no program {word!r} in any folder of PATH"
+    elif file.is_dir():
+        why = f"{word!r} is a folder, not a program"
+    elif file.exists():
+        why = f"{word!r} is not executable (chmod +x)"
+    else:
+        why = f"there is no program {word!r}" + ("" if Path(word).is_absolute() else f" in {start.cwd or Path.cwd()}")
+    raise UsageError(f"T{server_named(arm.name)[1:]} cannot be started: {why}.")
+
+
+def _missing_interpreter(program: Path) -> str:
+    """Return the interpreter that a script asks for in its first line where there is none; else the empty string."""
+    try:
+        with program.open("rb") as file:
+            line = file.readline(MAX_LINE).decode(errors="replace")
+    except OSError:
+        return ""
+    words = line.removeprefix("#!").split() if line.startswith("#!") else []
+    return words[0] if words and not Path(words[0]).exists() else ""

@@ -277,11 +277,27 @@ def test_what_a_stop_command_started_ends_with_it(server, tmp_path):
     assert all(_gone(int(pid)) for pid in pids.read_text().split())
 
 
-def test_a_missing_program_is_refused(server):
-    one = server("no-such-program", "{port}")
-    with pytest.raises(UsageError, match="The mine server cannot be started: there is no program 'no-such-program'"):
-        refuse_missing_program(one.arm, one._start)
-    refuse_missing_program(one.arm, server(sys.executable)._start)
+def test_a_missing_program_is_refused_with_what_is_there_instead(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain").write_text("exit 0")
+    script = tmp_path / "my script"
+    script.write_text("#!/no/such/sh -e\nexit 0\n")
+    script.chmod(0o755)
+    for word, said in (
+        ("no-such-program", "there is no program 'no-such-program' in any folder of PATH"),
+        ("./missing", f"there is no program './missing' in {tmp_path}"),
+        (f"{tmp_path}/missing", f"there is no program '{tmp_path}/missing'"),
+        (f"{tmp_path}", f"'{tmp_path}' is a folder, not a program"),
+        ("./plain", "'./plain' is not executable (chmod +x)"),
+        ("./my script", f"the first line of {script} names /no/such/sh, which is not there"),
+    ):
+        one = server(word, "{port}")
+        with pytest.raises(UsageError) as refused:
+            refuse_missing_program(one.arm, one._start)
+        assert str(refused.value) == f"The mine server cannot be started: {said}."
+    script.write_text("#! /bin/sh\nexit 0\n")
+    for word in (sys.executable, "./my script", "sh"):
+        refuse_missing_program(one.arm, server(word)._start)
 
 
 LATE = """
