@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.drive.pair import comparability
-from loadtest.drive.preflight import agreed, refuse_above_limits
+from loadtest.drive.preflight import agreed
 from loadtest.drive.prepare import Prepared
+from loadtest.drive.rate_limits import refuse_above_limits, token_notes
 from loadtest.drive.turns import Managed
 from loadtest.errors import ExitCode
 from loadtest.servers.comparison import SPECULATION
@@ -54,7 +55,8 @@ def check(prepared: Prepared, tell: Tell) -> Checked:
     for other in arms[1:]:
         own = comparability((arms[0], other), identities, prepared.options.waive, aa=prepared.choice.aa)
         rows += [row | {"arm": other.name} for row in own] if len(arms) > 2 else own
-    return Checked(rows=tuple(rows), servers=tuple(described(*each) for each in met), exit_code=int(exit_code(rows)))
+    said = [described(*each) for each in met] + token_notes(arms, identities, prepared.experiment)
+    return Checked(rows=tuple(rows), servers=tuple(said), exit_code=int(exit_code(rows)))
 
 
 def _meet_all(prepared: Prepared, folder: Path, stack: ExitStack, tell: Tell) -> list[tuple[Arm, Identity]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from loadtest.drive.choice import Choice
 from loadtest.drive.pair import comparability
-from loadtest.drive.preflight import agreed, refuse_above_limits
+from loadtest.drive.preflight import agreed
+from loadtest.drive.rate_limits import refuse_above_limits
 from loadtest.servers.arm import Arm
 from loadtest.servers.identity import Identity
 from loadtest.settings import Experiment

@@ -76,7 +76,8 @@ def _asked(control: Control, identity: Identity, generation: Generation, *, answ
     plain = Generation(temperature=0.0)
     first = ask(control, identity.model, plain, tokens=PROMPT_TOKENS, count=way, salt=salt)
     found = ask(control, identity.model, plain, count=way, salt=salt, repeating=True)
-    identity = replace(identity, prompt_tokens=first.prompt_tokens, at_once=found.at_once)
+    limits = identity.rate_limits | first.rate_limits | found.rate_limits
+    identity = replace(identity, prompt_tokens=first.prompt_tokens, at_once=found.at_once, rate_limits=limits)
     if identity.speculates is None and found.speculates is not None:
         identity = replace(identity, speculates=found.speculates, shown_by=BY_ANSWERS)
     return identity

@@ -14,12 +14,11 @@ import orjson
 
 from loadtest.drive.alone import send
 from loadtest.errors import UsageError
-from loadtest.loads import unit_of
 from loadtest.servers.arm import Arm
 from loadtest.servers.control import Control
 from loadtest.servers.identity import PROBE_DIALOGUE, Identity
 from loadtest.servers.kinds import KINDS
-from loadtest.settings import Generation, Load
+from loadtest.settings import Generation
 
 TOKENS = 2  # of each small answer
 REFUSALS = (400, 404, 405, 415, 422, 501)
@@ -141,19 +140,3 @@ def trial_notes(identities: Mapping[str, Identity], cache: str) -> list[str]:
             found.append(f"{identity.tried} requests of at most {TOKENS} output tokens tried which optional fields"
                          f" {name} takes ({refused}).")  # fmt: skip
     return found
-
-
-def refuse_above_limits(arms: Sequence[Arm], identities: Mapping[str, Identity], load: Load) -> None:
-    """Raise UsageError where a gateway's rate limit is certain to cut the plan.
-
-    Each user sends at least once a minute, and each session that arrives at least one request. What more is sent
-    depends on the server's own pace; a cell that meets the limit is invalid then.
-    """
-    top = max(load.levels)
-    sent, planned = (top, f"{top:g} users at once") if load.kind == "closed" else (60 * top, f"{top:g} {unit_of(load)}")
-    for arm in arms:
-        limit = identities[arm.name].rate_limits.get("requests")
-        if limit is not None and sent > limit:
-            raise UsageError(f"T{arm.where[1:]} allows {limit:g} requests a minute (x-ratelimit-limit-requests), and"
-                             f" the plan has {planned}: what would be measured is that limit. Choose lower levels, or"
-                             " have it raised.")  # fmt: skip

@@ -25,6 +25,7 @@ from loadtest.drive.pair import refuse_violations
 from loadtest.drive.planning import Planning
 from loadtest.drive.preflight import salted, trial_notes
 from loadtest.drive.prepare import Prepared, terms_of
+from loadtest.drive.rate_limits import token_notes
 from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
 from loadtest.drive.room import connections, make_room
 from loadtest.drive.truth import NULL, calibration_result
@@ -211,7 +212,9 @@ class _Run:
     def _agree(self) -> None:
         """Settle how the arms are asked, and that no rate limit stands in the way of the plan."""
         self._met.agree(self._prepared.experiment)
-        self._trials = trial_notes(self._met.identities, self._prepared.experiment.servers.cache)
+        experiment, arms = self._prepared.experiment, tuple(self._met.arms.values())
+        self._trials = trial_notes(self._met.identities, experiment.servers.cache)
+        self._trials += token_notes(arms, self._met.identities, experiment)
 
     def _part(self) -> None:
         """Ask simulated servers, before they are ended or left, how many of their steps were late."""

@@ -12,11 +12,12 @@ from answering import AnsweringServer, Handler
 
 from loadtest.drive.alone import rate_limits
 from loadtest.drive.pair import introduce
-from loadtest.drive.preflight import agreed, optional_fields, refuse_above_limits, salted, trial_notes
+from loadtest.drive.preflight import agreed, optional_fields, salted, trial_notes
+from loadtest.drive.rate_limits import refuse_above_limits, token_notes
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
 from loadtest.servers.kinds import KINDS, OPENAI
-from loadtest.settings import Generation, Load
+from loadtest.settings import Experiment, Generation, Load
 
 STREAM = "".join(
     f"data: {json.dumps(said)}\n\n"
@@ -130,6 +131,23 @@ def test_a_plan_above_the_rate_limit_is_refused(gateways: list[Gateway]) -> None
     refuse_above_limits(arms, identities, Load(kind="open", levels=(0.5, 1.0)))
     with pytest.raises(UsageError, match=r"allows 60 requests a minute .* the plan has 1\.5 requests/s: what"):
         refuse_above_limits(arms, identities, Load(kind="open", levels=(0.5, 1.5)))
+
+
+def test_a_plan_above_the_limit_on_tokens_is_told(gateways: list[Gateway]) -> None:
+    limited = Gateway(headers={"x-ratelimit-limit-requests": "600", "x-ratelimit-limit-tokens": "30000"})
+    arms, identities = pair(gateways, Gateway(), limited, ASKING)
+
+    def told(load: Load, max_tokens: int = 512) -> list[str]:
+        return token_notes(arms, identities, Experiment(load=load, generation=Generation(max_tokens=max_tokens)))
+
+    assert told(Load(levels=(1.0, 58.0))) == []  # 29,696
+    assert told(Load(levels=(1.0, 59.0)), 508) == []  # 29,972
+    assert told(Load(levels=(1.0, 59.0)))[0] == (
+        f"The fast server at {limited.url} allows 30,000 tokens a minute (x-ratelimit-limit-tokens), and 59 users at"
+        " once ask for up to 30,208 of output alone: cells that meet that limit are invalid. Choose lower levels or"
+        " generation.max_tokens, or have it raised."
+    )
+    assert "and 2 requests/s ask for up to 61,440 of" in told(Load(kind="open", levels=(0.5, 2.0)))[0]
 
 
 def test_headers_that_are_no_limits() -> None:
