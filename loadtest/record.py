@@ -180,7 +180,7 @@ class CellRecord:
     warmup_requests: int = 0
     workers: dict[str, float] = field(default_factory=dict)  # users of each worker, where several made the load
     workers_lost: list[str] = field(default_factory=list)  # that were lost before its end
-    worker_cpu_ratio: dict[str, float] = field(default_factory=dict)  # CPU seconds ÷ window, of each
+    worker_cpu_ratio: dict[str, float] = field(default_factory=dict)  # CPU ÷ window, of each and the `master`
     clock_offset_s: dict[str, float] = field(default_factory=dict)  # master's clock − each worker's
     clock_bound_s: dict[str, float] = field(default_factory=dict)  # by how much that can have been wrong at most
     word_late_s: dict[str, float] = field(default_factory=dict)  # latest that the master's word reached each

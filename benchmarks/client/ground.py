@@ -101,13 +101,15 @@ class Server:
     """A running ground-truth server; leaving the context ends it."""
 
     def __init__(
-        self, programs: Programs, log: Path | None, *, core: int, realtime: bool, tls: bool, for_s: float
-    ) -> None:
-        """Start it on a free port. Raises NoServer."""
+        self, programs: Programs, log: Path | None, *, core: int, realtime: bool, tls: bool, for_s: float,
+        schedule: str = "",
+    ) -> None:  # fmt: skip
+        """Start it on a free port; `schedule` is that of requests whose model names none. Raises NoServer."""
         self._log = log
         self.counts: dict[str, Any] = {}  # its own, once it has ended
         command = [str(programs.server), "--port", "0", "--cpu", str(core), "--for", str(int(for_s))]
         command += ["--log", str(log)] if log else []
+        command += ["--schedule", schedule] if schedule else []
         command += ["--realtime", str(REALTIME)] if realtime else []
         command += ["--tls", str(TLS / "localhost.pem"), str(TLS / "server.key")] if tls else []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

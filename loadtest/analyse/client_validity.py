@@ -63,7 +63,7 @@ def client_busy(facts: CellFacts) -> Mark | Unknown | None:
         return None
     return Mark(
         sentence=f"The client was busy {100 * cpu:.0f} % of the window (limit {100 * CPU_RATIO:.0f} %);"
-        " lower the load, or give it a faster machine.",
+        " lower the load, or give it more --workers.",
         invalid=cpu > CPU_RATIO_INVALID,
     )
 

@@ -82,6 +82,8 @@ class Driver:
         if self._job.workers is not None:
             self._driving.crew = Crew(self._job, self._records.late, self._tell)
             self._driving.crew.gather(lambda: self._stopped)
+            if self._stopped:
+                return
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
         requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:

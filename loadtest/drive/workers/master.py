@@ -13,6 +13,7 @@ import loadtest
 from loadtest.drive.header import boot_id
 from loadtest.drive.job import Job
 from loadtest.drive.workers.files import Offered, files_of
+from loadtest.drive.workers.merged import MASTER
 from loadtest.drive.workers.messages import (
     JOIN,
     LEAVE,
@@ -185,7 +186,7 @@ class Master:
             return
         peer = self.peers.get(heard.node)
         if peer is None:
-            names = {other.name for other in self.peers.values()}
+            names = {MASTER, *(other.name for other in self.peers.values())}
             wanted = str(heard.data.get("name") or "worker")[:60]
             name = next(n for n in (wanted, *(f"{wanted}-{i}" for i in range(2, 10_000))) if n not in names)
             boot = boot_id()

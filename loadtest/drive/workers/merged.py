@@ -10,6 +10,8 @@ from loadtest.drive.workers.peers import Peer
 from loadtest.reading import row_of
 from loadtest.record import CellRecord
 
+MASTER = "master"  # among the workers; none of them is called so
+
 
 def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], lost: Iterable[str]) -> CellRecord:
     """Return the master's record with the workers' evidence.
@@ -35,7 +37,10 @@ def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], los
         models=sorted({*own.models, *(model for cell in cells for model in cell.models)}), oddities=oddities,
         workers={peer.name: float(row["users"]) for peer, row in found},
         workers_lost=sorted(lost),
-        worker_cpu_ratio=_of((peer.name, (row["cell"] or {}).get("client_cpu_ratio")) for peer, row in found),
+        worker_cpu_ratio=_of([
+            (MASTER, own.client_cpu_ratio),
+            *((peer.name, (row["cell"] or {}).get("client_cpu_ratio")) for peer, row in found),
+        ]),
         clock_offset_s=_of((peer.name, row["offset_s"]) for peer, row in found),
         clock_bound_s=_of((peer.name, row["bound_s"]) for peer, row in found),
         word_late_s=_of((peer.name, row["word_late_s"]) for peer, row in found),

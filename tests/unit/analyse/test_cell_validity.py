@@ -72,12 +72,12 @@ def test_what_was_not_measured_is_no_mark_and_is_named() -> None:
         ),
         (
             {"client_cpu_ratio": 0.93},
-            "The client was busy 93 % of the window (limit 90 %); lower the load, or give it a faster machine.",
+            "The client was busy 93 % of the window (limit 90 %); lower the load, or give it more --workers.",
             False,
         ),
         (
             {"client_cpu_ratio": 0.99},
-            "The client was busy 99 % of the window (limit 90 %); lower the load, or give it a faster machine.",
+            "The client was busy 99 % of the window (limit 90 %); lower the load, or give it more --workers.",
             True,
         ),
         (

@@ -252,6 +252,7 @@ def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() 
     assert (whole.client_cpu_ratio, whole.hub_lag_p99_s, whole.in_flight_mean) == (0.9, 0.002, 3.5)
     assert (whole.clock_steps, whole.models, whole.workers_lost) == (1.0, ["m", "n"], ["w3"])
     assert whole.workers == {"w1": 2.0, "w2": 2.0}
+    assert whole.worker_cpu_ratio == {"master": 0.1, "w1": 0.2, "w2": 0.9}
     assert whole.clock_offset_s == {"w1": 0.5, "w2": -3.0}
     assert whole.clock_bound_s == {"w1": 0.001}
     assert whole.word_late_s == {"w1": 0.01, "w2": 0.02}
