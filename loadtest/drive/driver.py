@@ -79,11 +79,9 @@ class Driver:
         for note in notes_of(self._driving.prompts, self._job.experiment):
             self._tell({"event": "note", "text": note})
         tell_likeness(self._job, self._driving.source, self._tell)
-        if self._job.workers is not None:
-            self._driving.crew = Crew(self._job, self._records.late, self._tell)
-            self._driving.crew.gather(lambda: self._stopped)
-            if self._stopped:
-                return
+        self._assemble()
+        if self._stopped:
+            return
         arms = () if self._job.restarts else self._job.arms  # else each is met when it has been started
         requests_s = [self._meet(arm, salted=self._job.salted.get(arm.name, False)) for arm in arms]
         if self._job.calibration is not None:
@@ -102,6 +100,12 @@ class Driver:
             cells = self._further()
             if not cells:
                 return
+
+    def _assemble(self) -> None:
+        """Wait for the workers that are to make the load, if they are."""
+        if self._job.workers is not None:
+            self._driving.crew = Crew(self._job, self._records.late, self._tell)
+            self._driving.crew.gather(lambda: self._stopped)
 
     def _further(self) -> list[Cell]:
         """Ask the parent for the cells that follow, if it chooses them as results come in."""

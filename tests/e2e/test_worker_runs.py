@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -151,6 +152,19 @@ def test_sessions_that_arrive_are_dealt_to_the_workers_at_the_same_times(loadtes
     both = times[0].keys() & times[1].keys()
     assert len(both) > 20
     assert all(times[0][session] == pytest.approx(times[1][session], abs=1e-6) for session in both)
+
+
+@pytest.mark.nightly
+def test_workers_set_the_cells_apart_in_the_servers_caches_as_one_driver_does(loadtest: Starter) -> None:
+    folder = ran(loadtest, loadtest.out, "--levels", "4", "--workers", "2", "--keep-text", "--set",
+                 "servers.cache=nonce")  # fmt: skip
+    begun: dict[int, set[str]] = {}
+    for line in (folder / "texts.jsonl").read_text().splitlines():
+        text = json.loads(line)
+        begun.setdefault(text["cell"], set()).update(re.findall(r"\[\d{16}\]", text["prompt"]))
+    assert sorted(begun) == [0, 1]
+    assert [len(numbers) for numbers in begun.values()] == [1, 1]
+    assert begun[0] != begun[1]
 
 
 @pytest.mark.nightly

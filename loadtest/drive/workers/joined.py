@@ -34,6 +34,7 @@ class JoinedContext(CellContext):
         """As `CellContext`."""
         super().__init__(**given)
         self._joined, self.begun_s = users, 0.0
+        self.cells_own: str = given["salt"]  # whatever servers.cache makes of it
 
     def begin(self) -> None:
         """Set the times of the cell, now that it begins."""
@@ -84,7 +85,7 @@ class JoinedUsers:
         begin = Begin(
             attempt=self._attempt, cell=context.cell, share=Share(index=0, count=count), arm=self._arm,
             model=target.model, count=target.count, asked_ratio=target.asked_ratio, salted=target.salted,
-            salt=context.salt or "", experiment=context.experiment, started_s=context.begun_s,
+            salt=context.cells_own, experiment=context.experiment, started_s=context.begun_s,
             stagger_s=0.0 if context.opened else context.stagger_s,
             timetable=asdict(context.opened.timetable) if context.opened else None, plan_sha256=plan,
         )  # fmt: skip
