@@ -47,19 +47,26 @@ def introduce(arm: Arm, generation: Generation | None = None, *, answers: bool =
 
 
 def _several_processes(arm: Arm) -> bool:
-    """Return whether /metrics is answered by several processes in turn: then no two readings belong together."""
+    """Return whether /metrics is answered by several processes in turn: then no two readings belong together.
+
+    It shows by the times at which they began; where these are not told, by counters that fall from reading to reading.
+    """
     if arm.metrics or arm.prometheus:
         return False
-    began = set()
+    began: set[float | None] = set()
+    before: dict[str, float] = {}
     for _ in range(READINGS):  # each over a connection of its own, as an entrance spreads them
         control = Control(arm)
         try:
             values, _, _, error = control.scrape()
         finally:
             control.close()
-        if error or BEGAN not in values:
+        if error:
             return False
-        began.add(values[BEGAN])
+        began.add(values.get(BEGAN))
+        if any(value < before.get(name, value) for name, value in values.items() if name.endswith("_total")):
+            return True
+        before = values
     return len(began) > 1
 
 

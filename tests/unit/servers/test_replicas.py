@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from recorded_servers import RecordedServer, chatting, vllm
@@ -61,7 +61,7 @@ def test_counters_that_are_of_a_part_are_not_read(servers: list[RecordedServer],
     assert scraped(Arm(name="a", role="single", url=servers[0].url, **arm)) == ({}, said)
 
 
-def entrance(*began: float) -> RecordedServer:
+def entrance(*began: float, told: Callable[[float], str] | None = None) -> RecordedServer:
     """A server whose /metrics is answered by one process after the other."""
     server = chatting(vllm("base", dev=False), [1] * 40)
 
@@ -72,7 +72,7 @@ def entrance(*began: float) -> RecordedServer:
             if path != "/metrics":
                 return super().get(path, other)
             InTurn.asked += 1
-            return metrics(began[InTurn.asked % len(began)])
+            return (told or metrics)(began[InTurn.asked % len(began)])
 
     server.got = InTurn(server.got)
     return server
@@ -80,6 +80,20 @@ def entrance(*began: float) -> RecordedServer:
 
 def test_replicas_that_nobody_declared_are_noticed(servers: list[RecordedServer]) -> None:
     servers += [entrance(1.0, 2.0, 3.0, 4.0), entrance(1.0)]
+    known, identity = introduce(Arm(name="a", role="baseline", url=servers[0].url), Generation())
+    assert identity.counters == "several processes answer in turn: give the metrics URL of each replica"
+    assert known.metrics == ("none",)
+    known, identity = introduce(Arm(name="a", role="baseline", url=servers[1].url), Generation())
+    assert (identity.counters, known.metrics) == ("", ())
+
+
+def test_replicas_that_do_not_tell_when_they_began_are_noticed_by_counters_that_fall(
+    servers: list[RecordedServer],
+) -> None:
+    def counted(tokens: float) -> str:
+        return f'vllm:generation_tokens_total{{model_name="m"}} {tokens}\nvllm:num_requests_running{{engine="0"}} 0\n'
+
+    servers += [entrance(30.0, 12.0, 7.0, 0.0, told=counted), entrance(30.0, told=counted)]
     known, identity = introduce(Arm(name="a", role="baseline", url=servers[0].url), Generation())
     assert identity.counters == "several processes answer in turn: give the metrics URL of each replica"
     assert known.metrics == ("none",)
