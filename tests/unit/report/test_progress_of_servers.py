@@ -37,3 +37,17 @@ def test_a_start_its_wait_and_its_health_are_said_and_the_wait_not_too_often():
 
 def test_one_start_is_not_counted():
     assert _said({"event": "server_start", "arm": "a", "start": 1, "starts": 1, "url": "u"}) == ["starting a at u"]
+
+
+def test_workers_are_awaited_and_shown_with_their_clocks():
+    worker = {"name": "w\x1b[2J", "host": "far", "offset_s": -3600.0015, "bound_s": 0.00025}
+    assert _said(
+        {"event": "workers_awaited", "count": 2, "local": False, "host": "10.0.0.7", "port": 5557, "wait_s": 300.0},
+        {"event": "workers", "crew": [worker, {"name": "w2", "host": "near", "offset_s": None, "bound_s": None}]},
+        {"event": "workers_awaited", "count": 4, "local": True},
+    ) == [
+        "waiting 5 min at most for 2 workers at 10.0.0.7:5557: loadtest worker --master HOST:5557",
+        "w\ufffd[2J on far is ready; the master's clock − its own: -3600001.500 ± 0.250 ms",
+        "w2 on near is ready; the master's clock − its own: unknown",
+        "starting 4 workers",
+    ]
