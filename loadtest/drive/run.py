@@ -271,7 +271,8 @@ class _Run:
                 raise Interrupted("Stopped before the first request; nothing was measured.")
             if last.get("kind") == "usage":
                 raise failure or UsageError(last["reason"])
-            raise failure or RunError(f"Nothing was measured: {last.get('reason') or 'no request fell due'}.")
+            why = str(last.get("reason") or "no request fell due").removesuffix(".")
+            raise failure or RunError(f"Nothing was measured: {why}.")
         note_end(self._header, last)
         self._planning.conclude(last["state"])
         self._part()

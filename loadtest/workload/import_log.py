@@ -130,7 +130,10 @@ def _plain(log: Path, folder: Path) -> Iterator[Path]:
                 shutil.copyfileobj(packed, plain, 1 << 20)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise UsageError(f"{log} cannot be unpacked: {error}.") from error
-        yield path
+        try:
+            yield path
+        except UsageError as error:  # the user knows the log, and nothing of the file for the time being
+            raise UsageError(str(error).replace(str(path), f"{log}, unpacked,")) from error
 
 
 def _compressed(log: Path) -> bool:

@@ -88,15 +88,16 @@ def _hours(index: Index, lasted_s: Floats, span_s: float) -> Iterator[Hour]:
                    in_flight=float(lasted_s.sum()) / span_s)  # fmt: skip
         return
     clock_s = index.origin_s + index.due_s
+    lasted_before_s = np.concatenate(([0.0], np.cumsum(lasted_s)))
     ends_s = index.origin_s + span_s
     for hour in range(int(index.origin_s // HOUR_S), int(ends_s // HOUR_S) + 1):
         begins_s = max(hour * HOUR_S, index.origin_s)
         lasts_s = min((hour + 1) * HOUR_S, ends_s) - begins_s
         if lasts_s < HOUR_S / 10:  # a sliver tells no rate
             continue
-        inside = (clock_s >= begins_s) & (clock_s < begins_s + lasts_s)
-        yield Hour(begins_s=begins_s, lasts_s=lasts_s, requests_per_s=float(inside.sum()) / lasts_s,
-                   in_flight=float(lasted_s[inside].sum()) / lasts_s)  # fmt: skip
+        first, last = np.searchsorted(clock_s, (begins_s, begins_s + lasts_s))
+        yield Hour(begins_s=begins_s, lasts_s=lasts_s, requests_per_s=float(last - first) / lasts_s,
+                   in_flight=float(lasted_before_s[last] - lasted_before_s[first]) / lasts_s)  # fmt: skip
 
 
 def _cv(due_s: Floats) -> float:

@@ -9,11 +9,13 @@ from typing import Any
 
 import orjson
 
+from loadtest.errors import printable
 from loadtest.workload.logged import Asked, LeftOut, asked_of
 from loadtest.workload.trace_forms import NAMES, PARAMS, plain
 from loadtest.workload.trace_lines import Line
 
 MOST_TOKENS = 10**8
+LONGEST_CLASS = 100  # characters
 MOST_KINDS = 256  # sets of keys whose fields are remembered
 NONE: Mapping[str, Any] = MappingProxyType({})
 Get = Callable[[str], Any]  # name of a field → its value, None where there is none
@@ -175,6 +177,11 @@ def name_of(value: Any, what: str) -> str:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise LeftOut(f"`{what}` is neither a text nor a number")
     return str(value)
+
+
+def class_of(value: Any) -> str:
+    """Return the name of a class as results show it: on one line, and not too long. Raises LeftOut."""
+    return " ".join(printable(name_of(value, "class")[: 2 * LONGEST_CLASS]).split())[:LONGEST_CLASS]
 
 
 def blocks_of(value: Any) -> tuple[int, ...]:

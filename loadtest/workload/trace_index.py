@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -16,14 +16,17 @@ from loadtest.settings import Trace
 from loadtest.workload.seeds import seed_of
 from loadtest.workload.thinking import LONGEST_S
 from loadtest.workload.trace_rows import Counted, Row, TraceFile
+from loadtest.workload.trace_times import DAY_S
 
 MOST_ROWS = 1_000_000  # kept of one trace: some 50 MB
 MOST_CLASSES = 1000
+LATEST_S = 2.2e11  # since 1970: about the year 9000; dates end at 9999
 ANSWERED_PER_S = 50.0  # tokens; how long an answer took where the trace does not say it
 CHARACTERS_PER_TOKEN = 4.0
 COARSE_S = 0.01  # a clock with longer steps is spread; a shorter step hides no burst
 COARSE_RATIO = 0.01  # share of equal times from which a clock's steps matter
 ON_STEP, NEARLY_ALL = 0.02, 0.99  # clocks are read a little late: 2.999 s and 3.001 s are steps of 3 s
+LONGEST_DAYS = 3660  # from the first arrival to the last; what lies further apart is of two clocks
 LEAST_STEPS = 8  # by which a clock is told from a few bursts
 
 Ints = npt.NDArray[np.int64]
@@ -178,6 +181,7 @@ def _ordered(columns: _Columns, choice: _Choice, settings: Trace, seed: int, nam
     def take(column: Any, kind: type) -> Any:
         return np.asarray(column, dtype=kind)[order]
 
+    _refuse_two_clocks(t_s, order, columns.line)
     due_s = (t_s[order] - t_s[order[0]]) / settings.speed
     duration_s = take(columns.duration_s, np.float64)
     output = take(columns.output_tokens, np.int64)
@@ -191,6 +195,18 @@ def _ordered(columns: _Columns, choice: _Choice, settings: Trace, seed: int, nam
         firsts=np.flatnonzero(np.isnan(pause_s)), duration_s=duration_s / settings.speed, categories=names,
         jitter_s=jitter_s, counted=choice.counted,
     )  # fmt: skip
+
+
+def _refuse_two_clocks(t_s: Floats, order: Ints, line: Sequence[int]) -> None:
+    """Raise UsageError for times so far apart that no log holds both: seconds beside milliseconds, or an error."""
+    days = float(t_s[order[-1]] - t_s[order[0]]) / DAY_S
+    if days > LONGEST_DAYS or not abs(t_s[order[-1]]) < LATEST_S:
+        raise UsageError(
+            f"The times of the trace make no sense: {t_s[order[0]]:.15g} s in line {line[int(order[0])]} and"
+            f" {t_s[order[-1]]:.15g} s in line {line[int(order[-1])]}, {days:,.0f} days apart (at most"
+            f" {LONGEST_DAYS:,}, and none after the year 9000). Are they in two units, or from two clocks? Give all in"
+            " one, or choose rows with --start and --length ([trace] start_s, length_s)."
+        )
 
 
 def _neighbours(session: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:

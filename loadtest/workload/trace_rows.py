@@ -21,6 +21,7 @@ from loadtest.workload.trace_fields import (
     JsonFields,
     asked_by,
     blocks_of,
+    class_of,
     decoded,
     listed,
     name_of,
@@ -179,7 +180,7 @@ class TraceFile:
         mended = "no count of output tokens: the answer ends by itself" if answered is None else ""
         return Row(
             line=line.number, offset=line.offset, t_s=t_s, input_tokens=given or None, output_tokens=answered,
-            session=name_of(get("session"), "session"), category=name_of(get("class"), "class"),
+            session=name_of(get("session"), "session"), category=class_of(get("class")),
             duration_s=seconds(get("duration_s")), blocks=blocks_of(get("hash_ids")) if self._may_say else (),
             block_tokens=self._block_tokens(get) if self._may_say else 0, asked=asked,
             after=-1 if asked is None or get("appended") is None else tokens(get, "after") or 0,

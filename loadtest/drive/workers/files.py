@@ -36,6 +36,7 @@ class Offered:
         """Read what they hold now."""
         self.named: list[Named] = []
         self._paths: dict[str, Path] = {}
+        self._sizes: dict[str, int] = {}
         for path in paths:
             self.add(path)
 
@@ -43,17 +44,21 @@ class Offered:
         """Offer a file as it is now."""
         named = Named(path=str(path), sha256=sha256_of(path), size=path.stat().st_size)
         self.named = [other for other in self.named if other.path != named.path] + [named]
-        self._paths[named.sha256] = path
+        self._paths[named.sha256], self._sizes[named.sha256] = path, named.size
         return named
 
     def part(self, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a part of a file that is offered, and of no other; None for what is not."""
-        path, start = self._paths.get(str(wanted.get("sha256"))), wanted.get("start")
-        if path is None or not isinstance(start, int) or start < 0:
+        """Return a part of a file that is offered, and of no other; None for what is not, or is not there any more."""
+        sha256, start = str(wanted.get("sha256")), wanted.get("start")
+        path = self._paths.get(sha256)
+        if path is None or not isinstance(start, int) or not 0 <= start <= self._sizes[sha256]:
             return None
-        with path.open("rb") as file:
-            file.seek(start)
-            return {"sha256": wanted["sha256"], "start": start, "data": file.read(PART)}
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return {"sha256": sha256, "start": start, "data": file.read(PART)}
+        except OSError:
+            return None
 
 
 class Fetched:

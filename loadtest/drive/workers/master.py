@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict
+from itertools import count
 from typing import Any
 
 import gevent
@@ -28,14 +29,16 @@ from loadtest.drive.workers.messages import (
     Heard,
     Hub,
 )
-from loadtest.drive.workers.peers import Peer, said_of
+from loadtest.drive.workers.peers import Peer, one_line, said_of
 from loadtest.drive.workers.phases import Word
 from loadtest.drive.workers.spool import rows_in
-from loadtest.drive.workers.words import Begin, count_from
+from loadtest.drive.workers.words import Begin, count_from, found_from, number_from
+from loadtest.errors import UsageError, printable
 from loadtest.experiment import as_document
 from loadtest.record import Request
 
 BEAT_S = 0.25
+MOST_PEERS = 1000  # that ever joined: what more there were would be no workers
 
 
 class Master:
@@ -154,7 +157,7 @@ class Master:
                 continue
             try:
                 self._take(heard, now_ns)
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 continue  # it makes no sense: whoever sent it is no worker of this version
 
     def _take(self, heard: Heard, now_ns: int) -> None:
@@ -187,8 +190,13 @@ class Master:
         peer = self.peers.get(heard.node)
         if peer is None:
             names = {MASTER, *(other.name for other in self.peers.values())}
-            wanted = str(heard.data.get("name") or "worker")[:60]
-            name = next(n for n in (wanted, *(f"{wanted}-{i}" for i in range(2, 10_000))) if n not in names)
+            if len(self.peers) >= MOST_PEERS:
+                self._hub.send(heard.node, REFUSED, {"why": f"{MOST_PEERS} workers have joined the run already."})
+                return
+            wanted = name = one_line(str(heard.data.get("name") or ""), 60).strip() or "worker"
+            numbers = count(2)
+            while name in names:
+                name = f"{wanted}-{next(numbers)}"
             boot = boot_id()
             peer = Peer(node=heard.node, name=name, said=said_of(heard.data),
                         same_clock=boot is not None and heard.data.get("boot") == boot)  # fmt: skip
@@ -203,9 +211,9 @@ class Master:
         })  # fmt: skip
 
     def _report(self, peer: Peer, data: dict[str, Any]) -> None:
-        peer.ready, peer.trouble = data["ready"] is True, str(data["trouble"])
+        peer.ready, peer.trouble = data["ready"] is True, printable(str(data["trouble"]))
         peer.usage = data["usage"] is True
-        peer.clock = {"offset_s": data["offset_s"], "bound_s": data["bound_s"]}
+        peer.clock = {name: number_from(data[name]) for name in ("offset_s", "bound_s")}
         for part in data["parts"]:
             self._rows(peer, part)
         begin = self._begins.get(peer.node)
@@ -214,7 +222,10 @@ class Master:
         peer.attempt, peer.counts = begin.attempt, count_from(data["count"])
         peer.lacking = data["rows"] > peer.rows
         if data["record"] is not None:
-            peer.record = dict(data["record"])
+            try:
+                peer.record = found_from(data["record"])
+            except UsageError as error:
+                peer.trouble, peer.usage = f"what it found of its cell makes no sense: {error}", False
 
     def _rows(self, peer: Peer, part: dict[str, Any]) -> None:
         """Keep the rows of a part that are new; of one that leaves a gap none, since it will come again."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadtest.drive.workers.phases import Count
+from loadtest.errors import printable
 
+SAID = 200  # characters of a text that a worker says of itself
 LOST_S = 10.0  # silence after which a worker is taken as lost; a shorter cut heals
 
 
@@ -50,4 +52,10 @@ class Peer:
 def said_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a worker says of itself, as far as it is of use."""
     kinds = {"host": str, "pid": int, "cpus": int, "python": str, "platform": str}
-    return {name: data[name] for name, kind in kinds.items() if isinstance(data.get(name), kind)}
+    found = {name: data[name] for name, kind in kinds.items() if type(data.get(name)) is kind}
+    return {name: one_line(value, SAID) if isinstance(value, str) else value for name, value in found.items()}
+
+
+def one_line(text: str, longest: int) -> str:
+    """Return a text that came over the line as it may be shown: without control characters, and not too long."""
+    return printable(text[: 2 * longest]).replace("\n", " ").replace("\t", " ")[:longest]

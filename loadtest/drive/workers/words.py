@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadtest.drive.plan import Cell
+from loadtest.drive.truth import Agreement
 from loadtest.drive.workers.dealing import Share
 from loadtest.drive.workers.phases import Count, Word
 from loadtest.experiment import as_document, from_document
+from loadtest.reading import is_number, row_of
+from loadtest.record import CellRecord, KeptText
 from loadtest.servers.control import Arm, arm_from
 from loadtest.settings import Experiment
 
@@ -59,3 +62,24 @@ def count_from(data: Mapping[str, Any]) -> Count:
         if not isinstance(data.get(name, 0), int) or data.get(name, 0) < 0:
             raise ValueError(data[name])
     return Count(**{**data, "heard": word_from(data["heard"])})
+
+
+def number_from(value: object) -> float | None:
+    """Return a finite number in a message, None where it holds none. Raises ValueError for anything else."""
+    if value is not None and not is_number(value):
+        raise ValueError(value)
+    return None if value is None else float(value)  # type: ignore[arg-type]  # it is a number
+
+
+def found_from(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a worker found of its cell. Raises KeyError, TypeError, ValueError or UsageError for what is none."""
+    cell, texts, agreement = data["cell"], data["texts"], data["agreement"]
+    if cell is not None:
+        row_of(CellRecord, {**cell}, "what a worker found")
+    for late_s, due_s, text in texts:
+        number_from(late_s), number_from(due_s), row_of(KeptText, {**text}, "what a worker kept")
+    return {
+        "error": str(data["error"]), "cell": cell, "users": number_from(data["users"]) or 0.0, "texts": texts,
+        "agreement": None if agreement is None else asdict(row_of(Agreement, {**agreement}, "how a worker agrees")),
+        **{name: number_from(data[name]) for name in ("word_late_s", "offset_s", "bound_s")},
+    }  # fmt: skip

@@ -275,6 +275,87 @@ def test_bytes_that_are_no_message_are_none() -> None:
     assert done.returncode == 0, done.stderr
 
 
+STRANGER = """
+import sys, time, gevent, msgpack
+import zmq.green as zmq
+from pathlib import Path
+from loadtest import __version__
+from loadtest.drive.job import Job
+from loadtest.drive.workers import master as module
+from loadtest.drive.workers.master import Master
+from loadtest.drive.workers.messages import Hub
+from loadtest.drive.workers.left import report
+from loadtest.settings import Experiment
+
+MOST_PEERS = module.MOST_PEERS = 20
+scenario = Path(sys.argv[1])
+job = Job(folder=scenario.parent, scenario=scenario, experiment=Experiment(), arms=(), cells=(), prompts=None,
+          salted={}, simulated={}, run_id="x", origin_ns=0, calibration=None)
+master = Master(job, Hub("127.0.0.1", 0), print)
+context = zmq.Context()
+
+def line(name):
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.IDENTITY, name)
+    socket.connect(f"tcp://127.0.0.1:{master.port}")
+    return socket
+
+def say(socket, kind, data):
+    socket.send(msgpack.dumps([kind, data, "x"]))
+
+def hear(socket, *kinds):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if socket.poll(100):
+            kind, data = msgpack.loads(socket.recv(), strict_map_key=False)[:2]
+            if kind in kinds:
+                return kind, data
+    raise SystemExit(f"no {kinds} was heard")
+
+stranger = line(b"stranger")
+joins = {"version": __version__, "name": "\\x1b[2J\\u202ea\\nname" + "x" * 1_000_000, "host": "y" * 1_000_000,
+         "pid": True}
+say(stranger, "join", joins)
+(named,) = hear(stranger, "welcome")[1]["files"]
+(peer,) = master.peers.values()
+assert peer.name == "a name" + "x" * 54, peer.name[:80]
+assert peer.said == {"host": "y" * 200}, str(peer.said)[:300]
+for start in (-1, 2**63 - 1, 2**63, 1e308, "0", None):
+    say(stranger, "want", {"sha256": named["sha256"], "start": start})
+say(stranger, "report", report(offset_s="x", bound_s=[1]))
+say(stranger, "report", report(offset_s=float("nan")))
+for found in ({"cell": 5}, {"error": "", "cell": {"state": "complete"}, "users": 1, "agreement": None, "texts": [],
+              "word_late_s": None, "offset_s": None, "bound_s": None}):
+    master._begins = {"stranger": type("Begin", (), {"attempt": 1, "message": lambda self: {}, "plan_sha256": ""})()}
+    say(stranger, "report", report(attempt=1, record=found))
+scenario.unlink()
+say(stranger, "want", {"sha256": named["sha256"], "start": 0})
+say(stranger, "ping", {"asked_ns": 7})
+assert hear(stranger, "pong", "part")[1]["asked_ns"] == 7
+assert peer.clock == {"offset_s": None, "bound_s": None} and peer.record is None, (peer.clock, peer.record)
+for number in range(MOST_PEERS):
+    line(b"%d" % number).send(msgpack.dumps(["join", {"version": __version__, "name": "w"}, "x"]))
+    gevent.sleep(0)
+last = line(b"last")
+deadline = time.monotonic() + 30
+while len(master.peers) < MOST_PEERS and time.monotonic() < deadline:
+    gevent.sleep(0.05)
+say(last, "join", {"version": __version__, "name": "w"})
+assert "joined the run already" in hear(last, "welcome", "refused")[1]["why"]
+assert len(master.peers) == MOST_PEERS
+assert len({peer.name for peer in master.peers.values()}) == MOST_PEERS
+import os
+os._exit(0)
+"""
+
+
+def test_a_stranger_who_knows_the_words_does_not_deafen_the_master(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("pass")
+    done = subprocess.run([sys.executable, "-c", STRANGER, str(tmp_path / "x.py")], cwd=ROOT, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_nothing_that_speaks_over_the_line_can_load_a_pickle() -> None:
     for path in (ROOT / "loadtest" / "drive" / "workers").glob("*.py"):
         assert not re.search(r"pickle|marshal|recv_pyobj|send_pyobj|\beval\(|\bexec\(", path.read_text()), path

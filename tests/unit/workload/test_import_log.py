@@ -266,3 +266,61 @@ def test_the_trial_of_a_quiet_trace_is_faster_so_that_its_windows_hold_requests(
 )
 def test_the_ladder_covers_the_day_and_goes_beyond_it(loads: list[float], levels: list[float]) -> None:
     assert levels_for(loads) == levels
+
+
+@pytest.mark.parametrize(("first", "last"), [
+    (1, 1767600000.0), (1767600000, 2.2e10), ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
+    ("2026-01-01T00:00:00Z", "2036-02-01T00:00:00Z"),
+])  # fmt: skip
+def test_times_that_no_log_can_hold_both_are_refused_and_named(tmp_path: Path, first: object, last: object) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        "".join(json.dumps({"ts": ts, "prompt": "Where?", "output_tokens": 5}) + "\n" for ts in (first, last))
+    )
+    done = imported(tmp_path / "log.jsonl", "-o", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert "s in line 1 and" in done.output
+    assert "s in line 2," in done.output
+    assert "two units" in done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl"]
+    assert imported(tmp_path / "log.jsonl", "-o", tmp_path / "out", "--length", "1h").exit_code == 0
+
+
+def test_a_time_beyond_the_calendar_is_refused(tmp_path: Path) -> None:
+    row = {"timestamp_ms": 1e19, "prompt": "Where?", "output_tokens": 5}
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    done = imported(tmp_path / "log.jsonl", "-o", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert "none after the year 9000" in done.output
+
+
+def test_hours_of_a_log_of_years_are_counted_each(tmp_path: Path) -> None:
+    with (tmp_path / "log.csv").open("w") as log:
+        log.write("ts,input_tokens,output_tokens,duration_s\n")
+        log.writelines(
+            f"{3600 * hour + 60 * n},10,10,30\n" for hour in range(0, 20_000, 40) for n in range(1 + hour % 3)
+        )
+    done = imported(tmp_path / "log.csv", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "and 19932 hours more" in done.output  # of 19,980: to the last arrival, and one mean gap
+    hours = [line.split() for line in done.output.splitlines() if line.strip().startswith(("0 s ", "40 h ", "41 h "))]
+    assert hours == [["0", "s", "0.000278", "0.00833"], ["40", "h", "0.000556", "0.0167"], ["41", "h", "0", "0"]]
+
+
+def test_a_message_on_an_unpacked_log_names_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "day.jsonl.gz"
+    for packed, said in ((b"", "day.jsonl.gz, unpacked, is empty"), (gzip.compress(b"{}"), "unpacked, is compressed")):
+        log.write_bytes(gzip.compress(packed))
+        done = imported(log, "-o", tmp_path / "out")
+        assert done.exit_code == 2
+        assert said in done.output
+        assert ".unpacked-" not in done.output
+
+
+def test_a_class_is_one_line_that_can_be_shown(tmp_path: Path) -> None:
+    rows = [{"ts": at, "prompt": "Where?", "output_tokens": 5, "class": name}
+            for at, name in enumerate(("a\u202eb\x00\n c\x1b[31m", "x" * 1_000_000))]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = imported(tmp_path / "log.jsonl", "-o", tmp_path / "out")
+    assert f"classes     ab c 50 %, {'x' * 100} 50 %" in done.output
+    written = [json.loads(line)["class"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert written == ["ab c", "x" * 100]
