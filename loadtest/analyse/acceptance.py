@@ -8,7 +8,7 @@ else from the tokens of chunks, a bound, since a busy server merges chunks.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.analyse.counters import Deltas
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, within
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.findings import Acceptance, Group, Moment, Slot
 from loadtest.analyse.stats import Floats, dispersion, merged, quantile_estimate, ratio_of_sums, sample_of
@@ -65,7 +65,17 @@ def _units(counted: Sequence[Counted], restarted: bool) -> list[list[Deltas]]:
 
 def _over(units: Sequence[Sequence[Deltas]], above: str, below: str) -> Estimate:
     sums = [[sum(d.get(name) for d in unit) for unit in units] for name in (above, below)]
-    return ratio_of_sums(sums[0], sums[1])
+    return _share(sums[0], sums[1])
+
+
+def _share(above: Sequence[float] | Floats, below: Sequence[float] | Floats) -> Estimate:
+    """Return a share of drafts or drafted tokens; a small sample's interval ends at 0 and 1 as well."""
+    return within(ratio_of_sums(above, below), 0.0, 1.0)
+
+
+def _per_chunk(above: Sequence[float] | Floats, below: Sequence[float] | Floats) -> Estimate:
+    """Return tokens per chunk, of which each carries one."""
+    return within(ratio_of_sums(above, below), 1.0, math.inf)
 
 
 def _slots(units: Sequence[Sequence[Deltas]]) -> tuple[Slot, ...]:
@@ -75,7 +85,7 @@ def _slots(units: Sequence[Sequence[Deltas]]) -> tuple[Slot, ...]:
     found, before = [], drafts
     for j in range(length):
         own = [sum(d.per_position[j] for d in unit if j < len(d.per_position)) for unit in units]
-        found.append(Slot(slot=j + 1, survival=ratio_of_sums(own, drafts), conditional=ratio_of_sums(own, before)))
+        found.append(Slot(slot=j + 1, survival=_share(own, drafts), conditional=_share(own, before)))
         before = own
     return tuple(found)
 
@@ -127,7 +137,12 @@ def _by_request(cells: Sequence[CellRecord], requests: Requests) -> _ByRequest |
         chi_square, dof = dispersion(samples, pooled.quantile(q))
         quantiles[name] = quantile_estimate(pooled, q, chi_square / dof if dof else 1.0)
     sd = float(np.std(np.concatenate(pooled.runs), ddof=1)) if pooled.size > 1 else None
-    return _ByRequest(kind=kind, quantiles=quantiles, sd=sd, categories=_categories(rows, parts))
+    return _ByRequest(
+        kind=kind,
+        quantiles=quantiles,
+        sd=sd,
+        categories=_categories(rows, parts, _share if kind == RATIO else _per_chunk),
+    )
 
 
 Parts = tuple[Floats, Floats, NDArray[np.int64]]  # above, below, row within the cell
@@ -147,7 +162,9 @@ def _chunk_parts(row: CellRows, chosen: NDArray[np.bool_]) -> Parts:
     return (row.column("tokens")[at] - first).astype(float), row.column("chunks")[at] - 1.0, at
 
 
-def _categories(rows: Sequence[CellRows], parts: Sequence[Parts]) -> tuple[Group, ...]:
+def _categories(
+    rows: Sequence[CellRows], parts: Sequence[Parts], estimate: Callable[[Floats, Floats], Estimate]
+) -> tuple[Group, ...]:
     """Return the figure of each category; the unit is the session."""
     sums: dict[int, list[tuple[Floats, Floats, int]]] = {}
     for row, (above, below, at) in zip(rows, parts, strict=True):
@@ -166,7 +183,7 @@ def _categories(rows: Sequence[CellRows], parts: Sequence[Parts]) -> tuple[Group
     found = [
         Group(
             name=words[code],
-            value=ratio_of_sums(np.concatenate([a for a, _, _ in own]), np.concatenate([b for _, b, _ in own])),
+            value=estimate(np.concatenate([a for a, _, _ in own]), np.concatenate([b for _, b, _ in own])),
             count=sum(n for _, _, n in own),
         )
         for code, own in sums.items()
@@ -193,7 +210,7 @@ def positions(rows: Sequence[CellRows]) -> tuple[Group, ...]:
         tokens[i] = np.bincount(place, row.chunks.tokens[wanted], minlength=tokens.shape[1])
         chunks[i] = np.bincount(place, minlength=chunks.shape[1])
     return tuple(
-        Group(name=_range(low, high), value=ratio_of_sums(tokens[:, j], chunks[:, j]), count=int(chunks[:, j].sum()),
+        Group(name=_range(low, high), value=_per_chunk(tokens[:, j], chunks[:, j]), count=int(chunks[:, j].sum()),
               low=low, high=high)
         for j, (low, high) in enumerate(pairwise(POSITIONS))
         if chunks[:, j].sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -14,6 +14,13 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     n: int = 0  # blocks, or requests for a pooled percentile
+
+
+def within(found: Estimate, least: float, most: float) -> Estimate:
+    """Return an estimate without the part of its interval where the value cannot be; it covers as before."""
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=min(max(found.low, least), most), high=max(min(found.high, most), least))
 
 
 class Crossing(StrEnum):

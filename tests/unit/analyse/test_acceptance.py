@@ -71,6 +71,20 @@ def test_slots_and_levels_are_ratios_of_sums_over_cells() -> None:
     assert by_start.slots[0].survival.value == found.slots[0].survival.value
 
 
+def test_few_cells_leave_an_interval_within_what_a_share_and_a_chunk_can_be() -> None:
+    cells = [spec_cell(0, block=0), spec_cell(1, block=1)]
+    counters = {0: scrapes(0, 100, [99, 2, 0]), 1: scrapes(1, 100, [80, 30, 0])}
+    rows = [request(arm=SPEC, cell=number, block=number, session=number, chunk_tokens=[1, *[tokens] * 3],
+                    output_tokens=1 + 3 * tokens, category="a") for number, tokens in ((0, 1), (1, 3))]  # fmt: skip
+    found = analysed(cells, rows, counters)
+    ends = [(s.low, s.high) for slot in found.slots for s in (slot.survival, slot.conditional) if s.low is not None]
+    assert ends
+    assert all(0 <= low <= high <= 1 for low, high in ends)
+    assert (1.0 in {high for _, high in ends}, 0.0 in {low for low, _ in ends}) == (True, True)
+    assert found.of_requests == BOUND
+    assert [group.value.low for group in found.categories] == [1.0]
+
+
 def counted(ratio: Any, *, starts: bool = False, noise: float = 0.002) -> list[Counted]:
     """Six blocks of five levels in mixed order, a cell every 100 s, 10 000 drafted tokens each."""
     rng = np.random.default_rng(5)
