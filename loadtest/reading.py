@@ -158,6 +158,11 @@ def is_simulated(value: Any) -> bool:
     return isinstance(value, dict) and or_null(is_table_of(or_null(is_number)))(value.get("late_ratio"))
 
 
+def is_prompts(value: Any) -> bool:
+    """Say whether a JSON value tells how alike the words of the prompts are."""
+    return isinstance(value, dict) and all(or_null(is_number)(value.get(name)) for name in ("coincidence", "words"))
+
+
 def is_names(value: Any) -> bool:
     """Say whether a JSON value lists several different names."""
     return is_list_of(is_name)(value) and len(value) >= 2 and len(set(value)) == len(value)
@@ -201,6 +206,8 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "arms": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects, one for each arm", False),
     "starts": (lambda value: is_count(value) and value > 0, "a whole number above 0", False),
     "comparability": (or_null(is_list_of(is_compared)), "a list of objects, each with `item` and `kind`", False),
+    "sittings": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects", False),
+    "prompts": (or_null(is_prompts), "null, or an object whose `coincidence` and `words` are numbers or null", False),
     "simulated": (or_null(is_simulated), "null, or an object whose `late_ratio` holds a number for each arm", False),
 }
 

@@ -77,6 +77,8 @@ def share(value: float | None) -> str:
     """Return a share as percent: 4.2 %, and more digits where it is close to 0 or 1 without being it."""
     if value is None or math.isnan(value):
         return MISSING
+    if math.isinf(value * 100):
+        return "∞" if value > 0 else "−∞"
     percent = round(value * 100, 6)
     if percent == round(percent):
         return f"{percent:.0f} %"
