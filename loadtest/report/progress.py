@@ -124,12 +124,13 @@ class Progress:
         self._say(f"measuring what asking for token counts costs, on {arm} at {words.level_of(event)}")
 
     def _on_workers_awaited(self, event: Mapping[str, Any]) -> None:
-        count, port = int(event.get("count") or 0), int(event.get("port") or 0)
+        number, port = int(event.get("count") or 0), int(event.get("port") or 0)
+        count = "1 worker" if number == 1 else f"{number} workers"
         if event.get("local"):
-            self._say(f"starting {count} workers")
+            self._say(f"starting {count}")
             return
         host = words.plain(event.get("host", ""), 80)
-        self._say(f"waiting {words.minutes(float(event.get('wait_s') or 0.0))} at most for {count} workers at"
+        self._say(f"waiting {words.minutes(float(event.get('wait_s') or 0.0))} at most for {count} at"
                   f" {host}:{port}: loadtest worker --master HOST:{port}")  # fmt: skip
 
     def _on_workers(self, event: Mapping[str, Any]) -> None:

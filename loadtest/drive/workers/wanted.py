@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from loadtest.checks import positive_s, shown
+from loadtest.drive.failure import counted
 from loadtest.drive.job import Workers
 from loadtest.drive.options import Options
 from loadtest.errors import UsageError
@@ -13,6 +15,7 @@ from loadtest.servers.address import is_loopback, read_address
 HOST, PORT = "127.0.0.1", 5557  # Locust's own port
 WAIT = "5m"
 MOST = 1000  # workers
+PER_CORE = 4  # workers of this machine: beyond that they only take turns
 
 
 def wanted(options: Options) -> Workers | None:
@@ -23,6 +26,11 @@ def wanted(options: Options) -> Workers | None:
     for name, count in (("--workers", local), ("--expect-workers", awaited)):
         if count is not None and not 1 <= count <= MOST:
             raise UsageError(f"{name} is {count}; it must be a whole number from 1 to {MOST}.")
+    cores = os.cpu_count() or 1
+    if local is not None and local > PER_CORE * cores:
+        raise UsageError(f"--workers is {local}, and this machine has {counted(cores, 'core')}, which take at most"
+                         f" {PER_CORE * cores} workers, since each can fill one. For more, give --expect-workers and start"
+                         " them on other machines.")  # fmt: skip
     if awaited is None:
         for name, value in (("--bind", options.bind), ("--wait", options.wait)):
             if value is not None:

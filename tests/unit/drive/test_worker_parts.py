@@ -382,6 +382,16 @@ def test_a_place_that_is_none_is_refused(word: str) -> None:
         place_of(word, "--bind")
 
 
+def test_more_workers_than_cores_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = wanted(Options(scenario=Path("x.py"), workers=8))
+    assert found is not None
+    assert found.count == 8
+    with pytest.raises(UsageError, match="--workers is 9, and this machine has 2 cores, which take at most 8 workers"):
+        wanted(Options(scenario=Path("x.py"), workers=9))
+    assert wanted(Options(scenario=Path("x.py"), expect_workers=9)) is not None
+
+
 def test_workers_are_awaited_on_this_machine_alone_unless_it_is_said() -> None:
     found = wanted(Options(scenario=Path("x.py"), expect_workers=4, wait="90s"))
     assert found is not None
