@@ -29,8 +29,8 @@ def wanted(options: Options) -> Workers | None:
     cores = os.cpu_count() or 1
     if local is not None and local > PER_CORE * cores:
         raise UsageError(f"--workers is {local}, and this machine has {counted(cores, 'core')}, which take at most"
-                         f" {PER_CORE * cores} workers, since each can fill one. For more, give --expect-workers and start"
-                         " them on other machines.")  # fmt: skip
+                         f" {PER_CORE * cores} workers, since each can fill one. For more, give --expect-workers and"
+                         " start them on other machines.")  # fmt: skip
     if awaited is None:
         for name, value in (("--bind", options.bind), ("--wait", options.wait)):
             if value is not None:
