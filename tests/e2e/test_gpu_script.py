@@ -87,6 +87,7 @@ def test_the_simulated_pair_is_measured_and_ended(tmp_path: Path) -> None:
     assert "kept: " in text
 
 
+@pytest.mark.nightly
 def test_without_docker_vllm_gets_the_command_of_the_compose_file(tmp_path: Path, programs: Path) -> None:
     script = Script(tmp_path, *SHORT, programs=programs)
     code, text = script.wait()
@@ -103,6 +104,7 @@ def test_without_docker_vllm_gets_the_command_of_the_compose_file(tmp_path: Path
     assert first == expected[:-2]
 
 
+@pytest.mark.nightly
 def test_a_pair_that_answers_is_measured_and_left_alone(tmp_path: Path) -> None:
     script = Script(tmp_path, "--help")
     assert script.wait()[0] == 0

@@ -190,6 +190,7 @@ def test_servers_that_differ_end_the_run_before_the_candidates_first_cell(loadte
     assert "The servers differ in more than speculation: model," in " ".join(report.text.split())
 
 
+@pytest.mark.nightly
 def test_a_later_start_that_is_another_server_ends_the_run_and_keeps_what_was_measured(
     loadtest, servers_file, tmp_path
 ):
@@ -232,6 +233,7 @@ def test_a_server_that_dies_in_a_cell_ends_the_run_with_the_end_of_its_log(loadt
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_another_server_at_the_port_of_one_that_ended_is_not_measured(loadtest, servers_file, tmp_path):
     end = tmp_path / "end"
     waits = f'"sh", "-c", "while [ ! -e {end} ]; do sleep 0.1; done; echo address already in use; exit 1"'

@@ -69,6 +69,7 @@ def test_counters_and_records_agree_cell_by_cell(loadtest, servers):
     assert a.url in command.text.splitlines()[0]
 
 
+@pytest.mark.nightly
 def test_a_report_is_drawn_again_from_the_records_alone(loadtest):
     first = loadtest.run("run", CHAT, "--out", loadtest.out, *SHORTER)
     folder = first.folder
@@ -117,6 +118,7 @@ def test_one_interrupt_drains_writes_and_says_so(loadtest):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_second_interrupt_ends_at_once_and_keeps_the_records(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "30s", "--blocks", "2",
                        "--set", "demo.max_tokens=2000", "--set", "generation.max_tokens=2000")  # fmt: skip
@@ -134,6 +136,7 @@ def test_a_second_interrupt_ends_at_once_and_keeps_the_records(loadtest):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_impatient_interrupts_never_cost_what_was_measured(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "2s", "--blocks", "9")
     folder = command.until_requests()
@@ -185,6 +188,7 @@ def test_a_killed_driver_leaves_readable_records_and_no_process(loadtest):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_killed_parent_leaves_no_process(loadtest):
     command = loadtest("run", CHAT, "--out", loadtest.out, "--levels", "4", "--window", "2s", "--blocks", "9")
     folder = command.until_requests()
@@ -253,11 +257,17 @@ class Mine(LLMUser):
         (SCENARIO.format(body="raise KeyError('mine')"), ["KeyError", "mine", "line 7", "ask"]),
         (SCENARIO.format(body="self.next_session()"), ["names no `source`"]),
         (SCENARIO.format(body="pass"), ["without sending a request"]),
-        (SCENARIO.format(body="while True: pass"), ["without giving way"]),
-        (SCENARIO.format(body="import sys; sys.exit(3)"), ["SystemExit: 3", "line 7"]),
-        (SCENARIO.format(body="raise KeyboardInterrupt"), ["KeyboardInterrupt", "line 7"]),
-        (SCENARIO.format(body="self.think(1e9)"), ["without sending a request"]),
-        (SCENARIO.replace("def ask", "async def ask").format(body="pass"), ["`async def`"]),
+        pytest.param(SCENARIO.format(body="while True: pass"), ["without giving way"], marks=pytest.mark.nightly),
+        pytest.param(
+            SCENARIO.format(body="import sys; sys.exit(3)"), ["SystemExit: 3", "line 7"], marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            SCENARIO.format(body="raise KeyboardInterrupt"), ["KeyboardInterrupt", "line 7"], marks=pytest.mark.nightly
+        ),
+        pytest.param(SCENARIO.format(body="self.think(1e9)"), ["without sending a request"], marks=pytest.mark.nightly),
+        pytest.param(
+            SCENARIO.replace("def ask", "async def ask").format(body="pass"), ["`async def`"], marks=pytest.mark.nightly
+        ),
         (
             SCENARIO.format(body="pass").replace("    @task", "    def __init__(self, e): pass\n\n    @task"),
             ["AssertionError"],

@@ -110,6 +110,7 @@ def test_every_scenario_runs_against_the_pair(loadtest: Starter, pair: tuple[Ser
         assert max(cached_ratios(command)) < 0.1
 
 
+@pytest.mark.nightly
 def test_the_guides_scenario_runs_as_it_stands(loadtest: Starter, pair: tuple[Server, Server], tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 16
@@ -168,6 +169,7 @@ class Unlike(LLMUser):
 """
 
 
+@pytest.mark.nightly
 def test_a_scenario_that_draws_by_itself_is_stopped_in_its_first_block(
     loadtest: Starter, pair: tuple[Server, Server], tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def assert_whole(folder: Path) -> None:
     assert_asked_alike(requests)
 
 
+@pytest.mark.nightly
 def test_a_coarse_ladder_chooses_the_levels_that_are_judged(loadtest, servers):
     a, b = servers("baseline"), servers("speculative")
     command = loadtest.run("run", CHAT, "--out", loadtest.out, *TWO, "--baseline", a.url, "--speculative", b.url)

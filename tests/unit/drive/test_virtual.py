@@ -130,6 +130,7 @@ def test_cells_draw_from_the_pool_with_the_mix_of_the_source(pool):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_default_world_crosses_where_it_truly_does(pool):
     results = [_judged(_run(pool, "default", seed)).decision for seed in range(1, 13)]
     assert {decision.answer.value for decision in results} == {"pays_up_to"}
