@@ -14,7 +14,13 @@ OUTCOMES = {
     GateOutcome.NO_DATA: "no data",
     GateOutcome.INVALID: "invalid",
 }
+TONES = {GateOutcome.PASS: "good", GateOutcome.FAIL: "bad", GateOutcome.INVALID: "bad"}  # others: not settled
 COLUMNS = ("outcome", "objective", "observed [95 %]", "limit", "at", "in words")
+
+
+def tone(gate: Gate | None) -> str:
+    """Return the tone in which the gate's outcome stands at the top: `good`, `bad` or `warn`."""
+    return "" if gate is None else TONES.get(gate.outcome, "warn")
 
 
 def second(gate: Gate | None) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ def _answer(view: View) -> dict[str, Any]:
     return {
         "decision": decision,
         "gate": view.judgement.gate,
+        "gate_tone": gate_report.tone(view.judgement.gate),
         "second": gate_report.second(view.judgement.gate),
         "tone": TONES.get(decision.answer, ""),
         "answer_words": vocabulary.ANSWERS[decision.answer],

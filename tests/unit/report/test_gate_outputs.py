@@ -57,6 +57,17 @@ def shown(found: Gate | None) -> str:
     return text.getvalue()
 
 
+@pytest.mark.parametrize(("outcome", "tone"), [
+    (GateOutcome.PASS, "good"), (GateOutcome.FAIL, "bad"), (GateOutcome.INVALID, "bad"),
+    (GateOutcome.INCONCLUSIVE, "warn"), (GateOutcome.NO_DATA, "warn"),
+])  # fmt: skip
+def test_the_gates_outcome_stands_at_the_top_of_the_page(outcome: GateOutcome, tone: str) -> None:
+    top = page(run_header(), judged(gate(outcome))).partition("</header>")[0]
+    assert f'<span class="word {tone}">gate</span> failed.' in top
+    assert '<a href="#objectives">' in top
+    assert ">gate</span>" not in page(run_header(), judged(None)).partition("</header>")[0]
+
+
 def cases(text: str) -> list[ET.Element]:
     return list(ET.fromstring(text).iter("testcase"))
 
