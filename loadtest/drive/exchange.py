@@ -2,6 +2,7 @@
 
 Everything here runs in callbacks of the hub, without a switch of greenlets per read; the user's greenlet wakes once, at
 the end. A connection has one alarm for deadlines, which outlives its requests: it is set anew only when it rings early.
+It is one object of one state, whose steps call each other on the hot path; hence the length of this module.
 """
 
 from __future__ import annotations

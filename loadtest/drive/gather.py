@@ -1,7 +1,7 @@
 """Many sockets read at one wake of the hub.
 
-A wake of the hub costs as much as reading a socket or two. The kernel writes down when bytes arrive, so that with many
-streams under way it does no harm to read them a little later, and together: what stands in the records is the same.
+A wake of the hub has a cost of its own. The kernel writes down when bytes arrive, so that with many streams under way
+it does no harm to read them a little later, and together: the stamps are the same.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ _sleep: Any = monkey.get_original("time", "sleep")
 class Reader(Protocol):
     """Calls back whenever one socket is readable, from `start` to `stop`; also what a watcher of the hub does."""
 
-    def start(self, callback: Callable[[], object]) -> None: ...  # noqa: D102
-    def stop(self) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
+    def start(self, callback: Callable[[], object]) -> None:
+        """Call `callback` whenever the socket is readable."""
+
+    def stop(self) -> None:
+        """Call nobody any longer."""
+
+    def close(self) -> None:
+        """Let go of the socket, before it is closed."""
 
 
 class Gatherer:

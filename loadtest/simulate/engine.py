@@ -3,6 +3,7 @@
 The engine never waits. `advance` runs ahead to the next finished request, many steps at a time; `step` runs one step
 and tells what it emits. A request's whole run of decode steps is drawn when its prefill ends, so that what the batch
 will read at each coming step is known and a stretch of steps without arrivals costs a few array operations.
+Admission, steps and ends change one state in turn, step by step; hence the length of this module.
 """
 
 from __future__ import annotations
