@@ -1,14 +1,17 @@
-"""The folder of a run: made before anything is sent, and gone again where nothing was measured."""
+"""The folder of a run: made before anything is sent, gone again where nothing was measured; its lines rewritten."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from loadtest.errors import UsageError
+from loadtest.json_files import LineWriter
+from loadtest.reading import numbered_lines
 from loadtest.run_folder import read_requests, request_streams
 
 FREE_BYTES = 100 * 2**20
@@ -57,3 +60,19 @@ def has_requests(folder: Path) -> bool:
     """Return whether a run's folder holds a request, in whichever form."""
     there = (folder / "requests.parquet").exists() or any(request_streams(folder))
     return there and read_requests(folder).num_rows > 0
+
+
+def rewrite_lines(path: Path, change: Callable[[dict[str, Any]], Mapping[str, Any] | None]) -> None:
+    """Put in place of each line of a file what `change` makes of it, and leave out those that become None.
+
+    The file is the old one or the new one, whatever ends this process meanwhile.
+    """
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    writer = LineWriter(part, path.stat().st_mode & 0o777)
+    for _, row in numbered_lines(path):
+        changed = change(row)
+        if changed is not None:
+            writer.write(changed)
+    writer.close()
+    part.replace(path)

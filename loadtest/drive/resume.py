@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.drive.budget import parse_budget
+from loadtest.drive.folder import rewrite_lines
 from loadtest.drive.header import boot_id, sha256_of
 from loadtest.drive.options import Options
 from loadtest.drive.pair import differences
@@ -22,8 +23,6 @@ from loadtest.drive.prepare import Prepared, prepare
 from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document
-from loadtest.json_files import LineWriter
-from loadtest.reading import numbered_lines
 from loadtest.record import TEXTS, CellRecord
 from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
 from loadtest.servers.identity import Identity
@@ -195,7 +194,8 @@ def clear_away(run: Resumed) -> None:
     if any(folder.glob("requests*.arrows")) or (folder / "requests.parquet").exists():
         finish_requests(folder, whole)
     for name in ("cells.jsonl", "server.jsonl", TEXTS):
-        _keep_lines(folder / name, whole)
+        if (folder / name).exists():
+            rewrite_lines(folder / name, lambda row: row if row.get("cell") in whole else None)
 
 
 def set_truth_aside(run: Resumed) -> None:
@@ -205,19 +205,6 @@ def set_truth_aside(run: Resumed) -> None:
     for path in folder.glob("truth-*.jsonl"):
         if not path.stem.rpartition("-")[2].isdecimal():
             path.replace(path.with_name(f"{path.stem}-{run.sitting - 1}.jsonl"))
-
-
-def _keep_lines(path: Path, whole: frozenset[int]) -> None:
-    if not path.exists():
-        return
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    writer = LineWriter(part, path.stat().st_mode & 0o777)
-    for _, row in numbered_lines(path):
-        if row.get("cell") in whole:
-            writer.write(row)
-    writer.close()
-    part.replace(path)
 
 
 def refuse_others(run: Resumed, name: str, now: Identity) -> None:

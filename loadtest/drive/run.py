@@ -39,6 +39,7 @@ from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
+FOREIGN = "a server had ended or shared its port, so that another program may have answered"
 KEPT = ("prompts", "asking", "workers")  # events of the driver that stand in the header as they come
 
 
@@ -109,6 +110,7 @@ class _Run:
         self._header: dict[str, Any] = {}
         self._trials: list[str] = []  # what was tried before anything was measured
         self._managed, self._lost = managed, ""  # what is said of a server that is not there any more
+        self._foreign: dict[int, str] = {}  # the cell that something else may have answered, and what is said of it
         self._late_steps = LateSteps()
         stack.enter_context(managed.over(prepared.arms))
         if prepared.world:
@@ -257,7 +259,9 @@ class _Run:
 
     def _is_over(self, event: dict[str, Any]) -> bool:
         """Return whether the run ends after this cell: an objective has failed for certain, or a server has gone."""
-        self._lost = self._lost or self._managed.lost()  # what answers then is not what was started
+        self._lost = self._lost or self._managed.lost()
+        if self._lost and event["state"] != "interrupted":
+            self._foreign.setdefault(event["cell"], FOREIGN)
         if self._looks and self._looks.ended(self._folder, event):
             self._header["notes"].append(f"Ended early: {self._looks.reason}.")
             return True
@@ -278,7 +282,7 @@ class _Run:
         self._part()
         Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._met.arms),
                planned=frozenset(cell.cell for cell in self._planning.planned), late=self._late_steps.ratios(),
-               origin_ns=origin_ns).finish(self._header)  # fmt: skip
+               foreign=self._foreign, origin_ns=origin_ns).finish(self._header)  # fmt: skip
         if not interrupted and (last.get("kind") == "usage" or isinstance(failure, NotComparable)):
             said = f"{last['reason']} What was measured before is in {self._folder}."
             raise NotComparable(said) if isinstance(failure, NotComparable) else UsageError(said)

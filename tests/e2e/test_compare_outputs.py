@@ -43,6 +43,7 @@ def test_equal_answers_are_the_same_and_no_text_is_kept(loadtest):
     assert_nothing_left(command)
 
 
+@pytest.mark.nightly
 def test_a_server_that_goes_astray_is_told(loadtest):
     command = loadtest.run("compare-outputs", CHAT, "--world", "astray", "--out", loadtest.out, *QUICK)
     assert command.process.returncode == 3, command.text

@@ -131,7 +131,8 @@ def test_a_pair_that_answers_is_measured_and_left_alone(tmp_path: Path) -> None:
             server.communicate(timeout=10)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGINT])
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_and_what_was_started(tmp_path: Path, number: signal.Signals) -> None:
     script = Script(tmp_path, "--simulated", *QUICK, "--blocks", "9", "--window", "5s")
     deadline = time.monotonic() + 60

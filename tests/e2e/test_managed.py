@@ -252,6 +252,9 @@ def test_another_server_at_the_port_of_one_that_ended_is_not_measured(loadtest, 
         other.wait(10)
     said = "The baseline server ended by itself, with code 1; its log ends: address already in use"
     assert said in json.loads((folder / "run.json").read_text())["reason"]
+    last = json.loads((folder / "cells.jsonl").read_text().splitlines()[-1])
+    assert last["state"] == "interrupted"  # although every request was answered: measured again by --resume
+    assert "another program may have answered" in last["reason"]
     assert_nothing_left(command)
 
 

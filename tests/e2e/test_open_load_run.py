@@ -13,6 +13,7 @@ from processes import CHAT, assert_nothing_left
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.nightly
 def test_sessions_arrive_at_their_times_on_both_servers(loadtest):
     command = loadtest.run("run", CHAT, "--out", loadtest.out, "--simulated", "--rates", "30", "--window", "1s",
                            "--blocks", "1", "--arrivals", "gamma", "--set", "load.max_in_flight=200")  # fmt: skip

@@ -251,11 +251,15 @@ class Mine(LLMUser):
     ("source", "parts"),
     [
         ("import nonsense_of_mine\n", ["line 1", "ModuleNotFoundError", "nonsense_of_mine"]),
-        ("def broken(:\n", ["line 1", "not valid Python"]),
+        pytest.param("def broken(:\n", ["line 1", "not valid Python"], marks=pytest.mark.nightly),
         ("x = 1\n", ["exactly one user class", "none"]),
-        ("from locust import HttpUser, task\nclass U(HttpUser):\n    @task\n    def t(self): pass\n", ["LLMUser", "U"]),
+        pytest.param(
+            "from locust import HttpUser, task\nclass U(HttpUser):\n    @task\n    def t(self): pass\n",
+            ["LLMUser", "U"],
+            marks=pytest.mark.nightly,
+        ),
         (SCENARIO.format(body="raise KeyError('mine')"), ["KeyError", "mine", "line 7", "ask"]),
-        (SCENARIO.format(body="self.next_session()"), ["names no `source`"]),
+        pytest.param(SCENARIO.format(body="self.next_session()"), ["names no `source`"], marks=pytest.mark.nightly),
         (SCENARIO.format(body="pass"), ["without sending a request"]),
         pytest.param(SCENARIO.format(body="while True: pass"), ["without giving way"], marks=pytest.mark.nightly),
         pytest.param(
@@ -268,12 +272,13 @@ class Mine(LLMUser):
         pytest.param(
             SCENARIO.replace("def ask", "async def ask").format(body="pass"), ["`async def`"], marks=pytest.mark.nightly
         ),
-        (
+        pytest.param(
             SCENARIO.format(body="pass").replace("    @task", "    def __init__(self, e): pass\n\n    @task"),
             ["AssertionError"],
+            marks=pytest.mark.nightly,
         ),
-        ("raise KeyboardInterrupt\n", ["line 1", "KeyboardInterrupt"]),
-        (ON_START, ["ZeroDivisionError", "on_start"]),
+        pytest.param("raise KeyboardInterrupt\n", ["line 1", "KeyboardInterrupt"], marks=pytest.mark.nightly),
+        pytest.param(ON_START, ["ZeroDivisionError", "on_start"], marks=pytest.mark.nightly),
     ],
 )
 def test_a_scenario_that_is_wrong_or_raises_is_named(loadtest, tmp_path, source, parts):
