@@ -55,7 +55,8 @@ def trends(counted: Sequence[Counted], *, restarted: bool = False) -> tuple[Tren
         return None, None
     slopes = dict(zip(used, found, strict=True))
     mean = float(np.average(y, weights=weights**2))
-    made = {per: _trend(per, *slopes[per], float(np.ptp(x)), mean) for per, x in used.items()}
+    life = "the life of a server" if restarted else "the run"
+    made = {per: _trend(per, *slopes[per], float(np.ptp(x)), mean, life) for per, x in used.items()}
     return made.get("doubling of the load"), made.get("hour")
 
 
@@ -76,13 +77,14 @@ def _slopes(design: Floats, y: Floats, count: int) -> list[tuple[Estimate, float
     return found
 
 
-def _trend(per: str, slope: Estimate, p_value: float, span: float, mean: float) -> Trend:
+def _trend(per: str, slope: Estimate, p_value: float, span: float, mean: float, life: str) -> Trend:
     change = (slope.value or 0.0) * span / mean if mean > 0 else None
     sentence = ""
     if change is not None and p_value < TREND_P and abs(change) > TREND_CHANGE:
-        verb = "falls" if change < 0 else "rises"
-        over = "from the lowest to the highest load" if per != "hour" else "over the run"
-        sentence = f"Acceptance {verb} by {100 * abs(change):.0f} % {over}: it should be flat."
-        if per == "hour":
-            sentence = f"Acceptance {verb} by {100 * abs(change):.0f} % {over}: it drifts while the server runs."
+        by = f"Acceptance {'falls' if change < 0 else 'rises'} by {100 * abs(change):.0f} %"
+        sentence = (
+            f"{by} over {life}: it drifts while the server runs."
+            if per == "hour"
+            else f"{by} from the lowest to the highest load: it should be flat."
+        )
     return Trend(per=per, slope=slope, p_value=p_value, change=change, sentence=sentence)

@@ -138,7 +138,7 @@ def test_the_luck_of_a_start_is_no_trend_and_its_uptime_is() -> None:
     _, drift = trends(aging, restarted=True)
     assert drift is not None
     assert drift.slope.value == pytest.approx(-0.6, abs=0.06)
-    assert drift.sentence
+    assert drift.sentence.endswith("over the life of a server: it drifts while the server runs.")
 
 
 def test_few_cells_have_no_trend() -> None:
