@@ -29,8 +29,9 @@ def batch_table(
 ) -> BatchTable:
     """Return the table by the curve of the speed-up (time per output token), keyed by the candidate's running requests.
 
-    `running` is the mean number of running requests of the candidate by level. A row is settled when a tested load in
-    it has its whole interval on that side of 1.
+    `running` is the mean number of running requests of the candidate by level. A row is settled from one tested load to
+    another, neighbours whose whole intervals lie on that side of 1; what lies below, between and beyond them is a row
+    of its own, which is not. The setting joins rows of as many draft tokens.
     """
     if not draft_tokens:
         return BatchTable(why_not="It is not known how many tokens the server drafts.")
@@ -48,10 +49,19 @@ def batch_table(
     rows = _rows(curve, levels, here, [cut for cut in cuts if cut is not None], draft_tokens)
     if not any(row.settled for row in rows):
         return BatchTable(why_not=f"At no tested load is the speed-up by {label} told from 1.")
-    setting = [[row.start, row.end, row.draft_tokens] for row in rows]
-    return BatchTable(
-        rows=rows, setting=json.dumps({"num_speculative_tokens_per_batch_size": setting}), warning=WARNING
-    )
+    setting = json.dumps({"num_speculative_tokens_per_batch_size": _joined(rows)})
+    return BatchTable(rows=rows, setting=setting, warning=WARNING)
+
+
+def _joined(rows: Sequence[BatchRow]) -> list[list[int]]:
+    """Return [start, end, K] of neighbours that draft as many tokens."""
+    found: list[list[int]] = []
+    for row in rows:
+        if found and found[-1][2] == row.draft_tokens:
+            found[-1][1] = row.end
+        else:
+            found.append([row.start, row.end, row.draft_tokens])
+    return found
 
 
 def _rows(
@@ -66,19 +76,62 @@ def _rows(
         inside = [i for i, r in enumerate(running) if (start <= r or start == 1) and (r < stop or last)]
         if not inside:
             continue
-        ahead = sum(float(curve.mean[i]) for i in inside) > 0
-        signs = [1 if curve.mean[i] > curve.half[i] else -1 if -curve.mean[i] > curve.half[i] else 0 for i in inside]
-        found.append(
-            BatchRow(
-                start=found[-1].end + 1 if found else 1,
-                end=stop - 1,
-                draft_tokens=draft_tokens if ahead else 0,
-                settled=(1 if ahead else -1) in signs,
-                evidence="; ".join(_evidence(curve, levels[i], running[i]) for i in inside),
-            )
-        )
+        side = 1 if sum(float(curve.mean[i]) for i in inside) > 0 else -1
+        proven = [i for i in inside if side * curve.mean[i] > curve.half[i]]
+        first = found[-1].end + 1 if found else 1
+        for low, high, own, settled in _ranges(first, stop - 1, inside, proven, running):
+            said = "; ".join(_evidence(curve, levels[i], running[i]) for i in own) or _untested(low, high, running)
+            tokens = draft_tokens if side > 0 else 0
+            found.append(BatchRow(start=low, end=high, draft_tokens=tokens, settled=settled, evidence=said))
     return tuple(found)
+
+
+def _ranges(
+    start: int, end: int, inside: Sequence[int], proven: Sequence[int], running: Sequence[float]
+) -> list[tuple[int, int, list[int], bool]]:
+    """Split a range of running requests at the tested loads that prove something: start, end, loads in it, proven.
+
+    Between two neighbours that are proven the range is theirs; everywhere else it is of the tested loads that fall
+    into it, if any.
+    """
+    found: list[tuple[int, int, list[int], bool]] = []
+    rest, free = list(inside), start
+    for run in _runs(inside, proven):
+        low, high = math.ceil(running[run[0]]), math.floor(running[run[-1]])
+        if low > high:  # one tested load, between two whole numbers
+            low = high = min(round(running[run[0]]), end)
+        low, high = max(low, free), min(high, end)
+        if low > high:
+            continue
+        before = [i for i in rest if i < run[0]]
+        if free < low:
+            found.append((free, low - 1, before, False))
+        found.append((low, high, run, True))
+        rest, free = [i for i in rest if i > run[-1]], high + 1
+    return [*found, (free, end, rest, False)] if free <= end else found
+
+
+def _runs(inside: Sequence[int], proven: Sequence[int]) -> list[list[int]]:
+    """Return the proven ones, neighbours joined."""
+    found: list[list[int]] = []
+    for place in inside:
+        if place in proven:
+            joined = found and found[-1][-1] == place - 1
+            found[-1:] = [[*found[-1], place]] if joined else [*found[-1:], [place]]
+    return found
 
 
 def _evidence(curve: Curve, level: float, running: float) -> str:
     return f"{wording.ratio(curve.ratio(level))} at {wording.with_unit(level)} (≈ {wording.load(running)} running)"
+
+
+def _untested(start: int, end: int, running: Sequence[float]) -> str:
+    """Say why a range holds no tested load."""
+    below, above = [r for r in running if r <= start], [r for r in running if r >= end]
+    if not below:
+        return f"not measured: the lowest tested load has ≈ {wording.load(running[0])} running"
+    if not above:
+        return f"not measured: the highest tested load has ≈ {wording.load(running[-1])} running"
+    return (
+        f"interpolated: nothing was measured between ≈ {wording.load(below[-1])} and {wording.load(above[0])} running"
+    )

@@ -28,17 +28,18 @@ def _floor(run: Mapping[str, Any]) -> str:
     if users is None or middle is None or tail is None or found.get("state", "complete") != "complete":
         return ""
     unit = found.get("unit")
-    said_load = f"{users:g} {unit}" if isinstance(unit, str) else f"{users:g} user{'s' if users != 1 else ''}"
-    said = (
-        f"The client's floor, against its null server at {said_load}: first tokens are"
-        f" stamped {_ms(middle)} ms after they were sent (p99 {_ms(tail)} ms)"
-    )
+    load = f"{users:g} {unit}" if isinstance(unit, str) else f"{users:g} user{'s' if users != 1 else ''}"
     late = _number(found.get("lateness_p99_s"))
-    said += f", requests go out at most {_ms(late)} ms late (p99)." if late is not None else "."
+    sent = f"99 % of requests go out within {_ms(late)} ms of their due time, and " if late is not None else ""
+    said = (
+        f"The client's floor (its own error, against its null server at {load}): {sent}99 % of first tokens are stamped"
+        f" within {_ms(tail)} ms (half within {_ms(middle)} ms). Any latency may hold up to"
+        f" {_ms(max(tail, late or 0.0))} ms that are the client's and no server's, in both arms alike."
+    )
     kinds = (("missing", "lost"), ("tokens_differ", "miscounted"))
     counts = [(_number(found.get(name)) or 0.0, what) for name, what in kinds]
     lost = [f"{count:g} of {_number(found.get('requests')) or 0:g} answers {what}" for count, what in counts if count]
-    return f"{said} It had {' and '.join(lost)}: do not trust its counts." if lost else said
+    return f"{said} In calibration it had {' and '.join(lost)}: do not trust its counts." if lost else said
 
 
 def _asking(run: Mapping[str, Any]) -> str:

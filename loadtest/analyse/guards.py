@@ -77,8 +77,11 @@ def _ttft(
         ratio = ratios[statistic].ratio(level)
         finding = _compared(ratio, 1 + rules.ttft_margin)
     tail: Estimate = getattr(cand.tails["ttft"], statistic)
-    finding = _excused(finding, tail, rules.ttft_ignore_below_s)
-    return replace(nothing, finding=finding, ratio=ratio, sentence=_ttft_sentence(statistic, ratio, finding))
+    judged = _excused(finding, tail, rules.ttft_ignore_below_s)
+    said = _ttft_sentence(statistic, ratio, judged)
+    if judged is not finding:
+        said += _excuse(judged, rules.ttft_ignore_below_s)
+    return replace(nothing, finding=judged, ratio=ratio, sentence=said)
 
 
 def _excused(finding: Finding, tail: Estimate, ignore_below_s: float) -> Finding:
@@ -88,6 +91,12 @@ def _excused(finding: Finding, tail: Estimate, ignore_below_s: float) -> Finding
         return Finding.HOLDS
     short = (tail.low if tail.low is not None else 0.0) <= ignore_below_s
     return Finding.UNPROVEN if finding is Finding.BROKEN and short else finding
+
+
+def _excuse(finding: Finding, ignore_below_s: float) -> str:
+    """Say that the absolute rule, not the ratio, makes the finding."""
+    within = "is within" if finding is Finding.HOLDS else "may be within"
+    return f", but {within} the {1000 * ignore_below_s:.3g} ms that are never held against the candidate"
 
 
 def _compared(ratio: Estimate, limit: float) -> Finding:

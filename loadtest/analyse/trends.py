@@ -81,7 +81,7 @@ def _trend(per: str, slope: Estimate, p_value: float, span: float, mean: float, 
     change = (slope.value or 0.0) * span / mean if mean > 0 else None
     sentence = ""
     if change is not None and p_value < TREND_P and abs(change) > TREND_CHANGE:
-        by = f"Acceptance {'falls' if change < 0 else 'rises'} by {100 * abs(change):.0f} %"
+        by = f"The acceptance ratio {'falls' if change < 0 else 'rises'} by {100 * abs(change):.0f} %"
         sentence = (
             f"{by} over {life}: it drifts while the server runs."
             if per == "hour"

@@ -1,4 +1,4 @@
-"""The answer in few words: tiles for ten seconds, sentences for a minute."""
+"""The answer in ten seconds: tiles of the key figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from loadtest import loads
 from loadtest.analyse import wording
 from loadtest.analyse.estimates import Crossing, Estimate
-from loadtest.analyse.results import Answer, BreakEven, Finding, Why
-from loadtest.report import vocabulary, words
-from loadtest.report.view import DEPTHS, View, section
+from loadtest.analyse.results import Answer, BreakEven, Finding
+from loadtest.report import rules, vocabulary, words
+from loadtest.report.sure import neighbours
+from loadtest.report.view import DEPTHS, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def limit_tile(view: View) -> Tile | None:
     }.get(limit.form, ("open", ""))
     upward = limit.form in (Crossing.PAYS_UP_TO, Crossing.PAYS_EVERYWHERE)
     label = f"Pays up to, in {loads.unit()}" if upward else "Pays"
-    return Tile(label=label, value=value, detail=limit_detail(limit), tone=tone)
+    return Tile(label=label, value=value, detail=limit_detail(view, limit), tone=tone)
 
 
 def _settled(at: Estimate) -> str:
@@ -67,8 +68,8 @@ def _settled(at: Estimate) -> str:
     return wording.form_of(at)(at.value) if at.value is not None and words.known(at.value) else words.MISSING
 
 
-def limit_detail(limit: BreakEven) -> str:
-    """Return the interval of a limit and its translation into requests in flight and running."""
+def limit_detail(view: View, limit: BreakEven) -> str:
+    """Return the interval of a limit, the tested loads it lies between, and requests in flight and running there."""
     parts = []
     if limit.form is Crossing.BAND:
         parts += [f"{words.load(low)} to {words.load(high)} {loads.unit()}" for low, high in limit.regions]
@@ -78,7 +79,10 @@ def limit_detail(limit: BreakEven) -> str:
         parts.append(f"95 % interval {bounds[0]} to {bounds[1]}")
     elif bounds:
         parts.append(f"best estimate {words.load(limit.at.value)}, the other end is not settled")
-    if words.known(limit.in_flight.value):
+    around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
+    if around is not None:
+        parts.append(f"interpolated between the tested {words.load(around[0])} and {words.load(around[1])}")
+    if words.known(limit.in_flight.value) and words.load(limit.in_flight.value) != words.load(limit.at.value):
         parts.append(f"≈ {words.load(limit.in_flight.value)} in flight")
     if words.known(limit.running.value):
         parts.append(f"≈ {words.load(limit.running.value)} running")
@@ -112,11 +116,11 @@ def _throughput(view: View) -> Tile | None:
     if ends is None:
         return None
     ratio = view.speedup(name, ends[1]).ratio
-    pair = [words.count(view.mean(arm, ends[1], name).value) for arm in (view.candidate or "", view.baseline)]
+    pair = [view.mean(arm, ends[1], name).value for arm in (view.candidate or "", view.baseline)]
     return Tile(
         label=f"Throughput at {words.level(ends[1])}",
         value=words.change(ratio.value),
-        detail=f"{pair[0]} against {pair[1]} tokens/s",
+        detail=_beside(ratio.value, *pair, form=words.count, unit=" tokens/s", of="means"),
         tone=_tone(ratio),
     )
 
@@ -128,24 +132,34 @@ def _ttft(view: View) -> Tile | None:
     worst = max(guards, key=lambda guard: (guard.ratio.value or 0.0, -guard.level))
     depth = worst.statistic if worst.statistic in DEPTHS else "p50"
     pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
-    detail = f"at {words.level(worst.level)}, the worst level"
+    detail = f"at {words.level(worst.level)}, the worst load"
     ratio = worst.ratio
     if words.known(ratio.low) and words.known(ratio.high):
         detail = f"[{words.change(ratio.low)}, {words.change(ratio.high)}] {detail}"
-    if _agree(ratio.value, *pair):
-        detail += f": {words.time(pair[0])} against {words.time(pair[1])}"
+    beside = _beside(ratio.value, *pair, form=words.time, of="all blocks pooled")
+    detail += f": {beside}" if beside else ""
     broken = [guard.level for guard in guards if guard.finding is Finding.BROKEN]
     if broken:
         detail += f"; guard broken at {words.levels(broken)}"
+    elif any(rules.excused(view, guard) for guard in guards):
+        detail += f"; the guard holds: within {rules.absolute_limit(view)}"
     label = f"Time to first token, {words.plain(worst.statistic) or 'tail'}"
     return Tile(label=label, value=words.change(worst.ratio.value), detail=detail, tone="bad" if broken else "")
 
 
-def _agree(ratio: float | None, candidate: float | None, baseline: float | None) -> bool:
-    """Return whether pooled percentiles lean the way of the paired ratio: of few requests they may not."""
-    if ratio is None or candidate is None or baseline is None:
-        return False
-    return (ratio - 1) * (candidate - baseline) >= 0
+def _beside(
+    ratio: float | None, candidate: float | None, baseline: float | None, *, form: words.Format, of: str, unit: str = ""
+) -> str:
+    """Return both servers' figures beside a mean of ratios paired by block, `of` what they are where they differ.
+
+    Percentiles of pooled requests, or plain means, give another ratio than the mean over blocks: it is said then, and
+    so is what they are. Of few requests it may even lean the other way; such figures are left out.
+    """
+    if ratio is None or not candidate or not baseline or not (ratio - 1) * (candidate - baseline) >= 0:
+        return ""
+    said = f"{form(candidate)} against {form(baseline)}{unit}"
+    other = words.change(candidate / baseline)
+    return said if other == words.change(ratio) else f"mean over blocks; {of} {said}, {other}"
 
 
 def _peak(view: View) -> Tile | None:
@@ -185,98 +199,3 @@ def _errors(view: View) -> Tile | None:
         return None
     return Tile(label="Failed requests", value=words.share(failed / requests), detail=f"{failed:,} of {requests:,}",
                 tone="bad" if failed else "")  # fmt: skip
-
-
-def why_sentences(view: View) -> tuple[str, ...]:
-    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends.
-
-    Of an invalid run nothing is explained.
-    """
-    if view.judgement.decision.answer is Answer.INVALID:
-        return ()
-    entries = [view.why(level) for level in view.levels if _accounted(view.why(level))]
-    if not entries:
-        return ()
-    first, last = entries[0], entries[-1]
-    said = [_accounting(first)]
-    if last is not first:
-        said += [_accounting(last), _cause(first, last)]
-    return tuple(sentence for sentence in said if sentence)
-
-
-def _accounted(why: Why) -> bool:
-    return bool(why.tau_all and why.step_ratio and why.decode_speedup)
-
-
-def _accounting(why: Why) -> str:
-    return (
-        f"At {words.level(why.level)} a step brings {words.count(why.tau_all)} tokens and takes"
-        f" {words.ratio(why.step_ratio)} as long as without speculation:"
-        f" decoding runs at {words.ratio(why.decode_speedup)}."
-    )
-
-
-def _cause(first: Why, last: Why) -> str:
-    tau = abs(math.log((last.tau_all or 1) / (first.tau_all or 1)))
-    step = abs(math.log((last.step_ratio or 1) / (first.step_ratio or 1)))
-    if max(tau, step) < 0.05:
-        return "Neither changes with load by more than 5 %."
-    if step > 2 * tau:
-        return "What changes with load is the cost of a step, not the acceptance of drafts."
-    if tau > 2 * step:
-        return "What changes with load is the number of accepted tokens, not the cost of a step."
-    return "Both the cost of a step and the number of accepted tokens change with load."
-
-
-def rule(view: View) -> str:
-    """Say what 'pays' means in this run; nothing pays in a run of one arm, or of one against itself."""
-    if not view.compared or view.run.get("aa"):
-        return ""
-    metric, gain = vocabulary.metric(view.decision_metric), view.threshold - 1
-    margins = section(view.run, "experiment", "decision")
-    said = (
-        f"A level pays when the whole 95 % interval of the speed-up by {metric.label} is above {words.ratio(1 + gain)}"
-    )
-    said += " and no guard is proven broken."
-    ttft, on_time = margins.get("ttft_margin"), margins.get("on_time_margin")
-    if isinstance(ttft, int | float) and isinstance(on_time, int | float):
-        on_time *= 100
-        said += f" Guards: the tail of the time to first token at most {words.share(float(ttft))} above the baseline's,"
-        said += f" the share of tokens on time at most {on_time:g} point{'' if on_time == 1 else 's'} lower,"
-        said += " failed requests not more."
-        below = margins.get("ttft_ignore_below_s")
-        if isinstance(below, int | float) and below > 0:
-            said += f" A time to first token below {words.time(float(below))} is never held against the candidate."
-    return said + (f" {family(view)}" if view.pairs else "")
-
-
-def family(view: View) -> str:
-    """Say what the intervals of several candidates are worth; empty where there is one."""
-    ranking = view.judgement.ranking
-    if ranking is None:
-        return ""
-    return (
-        f"The intervals of all {len(view.pairs)} candidates hold together with {words.share(ranking.confidence)}"
-        f" (Bonferroni: each with {100 * ranking.of_candidate:.4g} %)."
-    )
-
-
-def certainty(view: View) -> str:
-    """Say on how much measuring the answer rests."""
-    cells = view.judgement.cells
-    requests = sum(item.requests for item in view.judgement.arm_levels)
-    failed = sum(item.failed for item in view.judgement.arm_levels)
-    blocks = len({cell.block for cell in cells})
-    valid = sum(cell.valid for cell in cells)
-    parts = [
-        _many(len(view.levels), "level"),
-        _many(blocks, "block"),
-        f"{valid:,} of {_many(len(cells), 'cell')} valid",
-        _many(requests, "request"),
-        f"{failed:,} failed",
-    ]
-    return ", ".join(parts) + ". Intervals are 95 % intervals over blocks; a block visits every arm at a level."
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

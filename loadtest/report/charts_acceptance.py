@@ -23,7 +23,7 @@ def _found(judgement: Judgement) -> Acceptance | None:
 def _form(kind: str) -> tuple[words.Format, float, str]:
     """Return how a figure by request is written, its factor on the axis, and the axis' title."""
     if kind == BY_RATIO:
-        return words.share, 100.0, "accepted ÷ drafted, %"
+        return words.share, 100.0, "acceptance ratio, %"
     return words.count, 1.0, "tokens per chunk"
 
 
@@ -34,15 +34,15 @@ def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not shown:
         return None
     last, first = shown[-1], shown[0]
-    title = f"Slot 1 is accepted in {words.share(first.survival.value)} of drafts"
+    title = f"Per-position acceptance rate: slot 1 {words.share(first.survival.value)} of drafts"
     if last is not first:
-        title += f", slot {last.slot} in {words.share(last.survival.value)}"
-        title += f"; given the slot before, slot {last.slot} holds in {words.share(last.conditional.value)}"
-    figure = canvas(title, x_title="draft slot, tokens", y_title="share of drafts, %")
+        title += f", slot {last.slot} {words.share(last.survival.value)};"
+        title += f" of those that reach slot {last.slot} {words.share(last.conditional.value)}"
+    figure = canvas(title, x_title="draft slot, tokens", y_title="per-position acceptance rate, %")
     figure.update_xaxes(tickvals=[slot.slot for slot in shown], range=[shown[0].slot - 0.3, shown[-1].slot + 0.3])
     figure.update_yaxes(range=[0, 104])
-    lines = (("all drafts whose slots up to here were accepted", "survival", GREEN, "circle", "solid"),
-             ("of those that reached the slot", "conditional", PURPLE, "square", "dash"))  # fmt: skip
+    lines = (("of all drafts (survival)", "survival", GREEN, "circle", "solid"),
+             ("of those that reach the slot (conditional)", "conditional", PURPLE, "square", "dash"))  # fmt: skip
     for name, field, colour, shape, dash in lines:
         points = [(slot.slot, getattr(slot, field)) for slot in shown]
         figure.add_scatter(
@@ -71,7 +71,7 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     form, factor, axis = _form(found.of_requests)
     low, high = groups[0], groups[-1]
     title = (
-        f"Drafts are accepted most in {words.plain(high.name, 40)} ({form(high.value.value or 0.0)}) and least in"
+        f"{_what(found)} by category: most in {words.plain(high.name, 40)} ({form(high.value.value or 0.0)}), least in"
         f" {words.plain(low.name, 40)} ({form(low.value.value or 0.0)})"
     )
     figure = canvas(title, x_title=axis, y_title="category")
@@ -94,8 +94,12 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 def _of_requests(found: Acceptance) -> str:
     if found.of_requests == BY_RATIO:
         return "From what the server says of each request."
-    said = "Tokens per chunk stand for acceptance where the server tells none by request:"
+    said = "Tokens per chunk stand for the acceptance length where the server tells none by request:"
     return said + " an upper bound, since a busy server merges chunks."
+
+
+def _what(found: Acceptance) -> str:
+    return words.plain(found.of_requests[:1].upper() + found.of_requests[1:], 80)
 
 
 def positions(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -136,7 +140,7 @@ def requests(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     form, factor, axis = _form(found.of_requests)
     values = [found.requests[name].value or 0.0 for name in names]
     title = (
-        f"From request to request: half lie between {form(values[1])} and {form(values[3])}, one in twenty below"
+        f"{_what(found)} by request: half lie between {form(values[1])} and {form(values[3])}, one in twenty below"
         f" {form(values[0])}"
     )
     figure = canvas(title, x_title=axis, y_title="requests, all %")
@@ -163,11 +167,13 @@ def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart 
         return None
     moments = sorted(found.over_time, key=lambda moment: moment.t_s)
     values = [moment.value for moment in moments]
-    title = f"Acceptance of single cells lies between {words.share(min(values))} and {words.share(max(values))}"
+    title = (
+        f"The acceptance ratio of single cells lies between {words.share(min(values))} and {words.share(max(values))}"
+    )
     if found.drift is not None and found.drift.change is not None:
         title += f"; over the run it changes by {words.change(1 + found.drift.change)}"
         title += f" (p = {found.drift.p_value:.2g})" if words.known(found.drift.p_value) else ""
-    figure = canvas(title, x_title="time since the start of the run, min", y_title="accepted ÷ drafted, %")
+    figure = canvas(title, x_title="time since the start of the run, min", y_title="acceptance ratio, %")
     levels = sorted({moment.level for moment in moments})
     for level, (colour, shape) in zip(levels, level_colours(len(levels)), strict=True):
         own = list(thinned([moment for moment in moments if moment.level == level], 200))
@@ -182,7 +188,7 @@ def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart 
         key="acceptance-time", part="acceptance", figure=figure,
         alt=f"Scatter of acceptance by cell over the time of the run. {title}.",
         note=" ".join(_trends(found)) or "A slope would be drift of the server; a difference by load should not be.",
-        columns=("middle of the window after", "load", "block", "accepted ÷ drafted"),
+        columns=("middle of the window after", "load", "block", "acceptance ratio"),
         rows=tuple((words.minutes(m.t_s), words.level(m.level), str(m.block + 1), words.share(m.value)) for m in shown),
     )  # fmt: skip
 

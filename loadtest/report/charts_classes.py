@@ -54,7 +54,9 @@ def classes(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     levels = sorted({one.level for one in known})
     telling = _telling(View(run=run, judgement=judgement), levels)
-    drawn = sorted({levels[0], telling, levels[-1]})  # all stand in the table
+    drawn = sorted({levels[0], telling, levels[-1]})
+    left_out = [level for level in levels if level not in drawn]
+    where = f" Not drawn: {words.levels(left_out)}; their figures stand in the table below." if left_out else ""
     weight: dict[str, int] = {}
     for one in known:
         weight[one.name] = weight.get(one.name, 0) + one.requests_baseline + one.requests_candidate
@@ -82,7 +84,7 @@ def classes(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="classes", part="classes", figure=figure, tall=len(names) > 6,
         alt=f"Speed-up by class of requests, with 95 % intervals over blocks. {title}.",
         note="An interval that runs out of the picture, or is missing, comes from few requests. Classes are looked at,"
-        " not judged: an objective may name one.",
+        f" not judged: an objective may name one.{where}",
         columns=("load", "class", "requests, baseline", "requests, candidate", "E2E baseline", "E2E candidate",
                  "speed-up, E2E", "speed-up, TTFT", "speed-up, TPOT"),
         rows=tuple(_row(one) for one in found if one.requests_baseline or one.requests_candidate),

@@ -8,6 +8,7 @@ from typing import Any
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
+from loadtest.loads import USERS
 from loadtest.report import vocabulary, words
 from loadtest.report.figures import Chart, Points, arm_style, canvas, listed, load_axis, load_title, series, time_axis
 from loadtest.report.view import View
@@ -28,9 +29,18 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
-        note="With think time this is the load carried, not a capacity.",
+        note=_carried(view),
         columns=("load", *curves), rows=rows_of(view, curves, words.count),
     )  # fmt: skip
+
+
+def _carried(view: View) -> str:
+    """Say what throughput is in this kind of load."""
+    if view.judgement.unit != USERS:
+        return "In open load this is the load carried, not a capacity."
+    if view.pauses:
+        return "With think time this is the load carried, not a capacity."
+    return "No user pauses: this is what the service completes with so many requests in flight."
 
 
 def ttft(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from loadtest import loads
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import CellView, Judgement
 from loadtest.report import words
@@ -26,6 +27,7 @@ from loadtest.report.figures import (
     thinned,
 )
 from loadtest.report.view import View
+from loadtest.report.why_words import meeting, proven_by_tpot
 
 
 def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -55,7 +57,8 @@ def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="steps", part="why", figure=figure,
         alt=f"Two lines over load: tokens per step, and ratio of step times. {title}.",
-        note="Decoding is faster while τ, what a step brings, is above the ratio of step times, what it costs.",
+        note="Decoding is faster while τ, what a step brings, is above the ratio of step times, what it costs. The"
+        f" lines have no intervals{_proven(view)}.",
         columns=("load", "tokens per step τ", "step time ratio", "decode speed-up", "τ needed"), rows=rows,
     )  # fmt: skip
 
@@ -64,17 +67,24 @@ def _steps_title(tau: Mapping[float, Estimate], cost: Mapping[float, Estimate]) 
     shared = sorted(tau.keys() & cost.keys())
     if not shared:
         return "Tokens per step and step times were not measured at the same level"
-    gains = [(level, (tau[level].value or 0.0), (cost[level].value or 0.0)) for level in shared]
-    lost = [level for level, brings, costs in gains if brings <= costs]
-    last, brings, costs = gains[-1]
+    ratios = {level: ((tau[level].value or 0.0), (cost[level].value or 0.0)) for level in shared}
+    last = shared[-1]
+    brings, costs = ratios[last]
     at_top = (
         f"at {words.level(last)} a step brings {words.count(brings)} tokens and costs {words.ratio(costs)} the time"
     )
-    if not lost:
-        return f"Decoding pays at every tested load: {at_top}"
-    if len(lost) == len(shared):
-        return f"Decoding pays at no tested load: {at_top}"
-    return f"Decoding stops paying by {words.level(lost[0])}: {at_top}"
+    gains = {level: brings / costs for level, (brings, costs) in ratios.items() if costs}
+    met = meeting(gains)
+    if met is not None:
+        return f"Decoding gains up to ≈ {loads.said(words.load(met[0]))}, where the lines cross: {at_top}"
+    above = sum(gain > 1 for gain in gains.values())
+    where = "every tested load" if above == len(shared) else "no tested load" if not above else f"{above} tested loads"
+    return f"Decoding gains at {where}: {at_top}"
+
+
+def _proven(view: View) -> str:
+    said = proven_by_tpot(view)
+    return f"; by time per output token speculation is {said}" if said else ""
 
 
 def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -85,7 +95,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     width = max(len(why.survival) for why in entries)
     title = _survival_title([(why.level, why.survival) for why in entries])
-    figure = canvas(title, x_title="draft slot j, tokens", y_title="drafts accepted to slot j, %")
+    figure = canvas(title, x_title="draft slot j, tokens", y_title="per-position acceptance rate, %")
     figure.update_xaxes(tickvals=list(range(1, width + 1)), range=[0.7, width + 0.3])
     figure.update_yaxes(range=[0, 102])
     picked = entries if len(entries) <= 4 else [entries[round(i * (len(entries) - 1) / 3)] for i in range(4)]
@@ -116,13 +126,13 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 
 def _survival_title(entries: list[tuple[float, tuple[float, ...]]]) -> str:
     level, top = entries[-1]
-    said = f"At {words.level(level)} the first drafted token survives in {words.share(top[0])} of drafts"
+    said = f"Per-position acceptance rate at {words.level(level)}: slot 1 {words.share(top[0])} of drafts"
     if len(top) > 1:
-        said += f", the last of {len(top)} in {words.share(top[-1])}"
+        said += f", slot {len(top)} {words.share(top[-1])}"
     firsts = [values[0] for _, values in entries]
     spread = max(firsts) - min(firsts)
     if len(entries) > 1:
-        said += f"; over load the first varies by {spread * 100:.1f} points"
+        said += f"; over load that of slot 1 varies by {spread * 100:.1f} points"
     return said
 
 

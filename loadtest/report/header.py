@@ -176,6 +176,8 @@ def _load(load: Mapping[str, Any]) -> str:
     said = {"closed": "closed loop", "open": f"open load, {_arrivals(load)}"}.get(str(kind), "")
     if said and isinstance(think, int | float):  # a factor on the scenario's own pauses
         said += f", think times × {think:g}" if think else ", no think time"
+    if kind == "closed":
+        said += f" (a user sends again when the last request is done{' and its think time over' if think else ''})"
     return said
 
 

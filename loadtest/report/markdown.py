@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.analyse.results import Judgement
-from loadtest.report import answer, header, tables, vocabulary, words
 from loadtest.report import gate as gate_report
+from loadtest.report import header, sure, tables, vocabulary, words
 from loadtest.report.charts_classes import by_class
+from loadtest.report.next_steps import next_steps
 from loadtest.report.view import View
+from loadtest.report.why_words import why_sentences
 from loadtest.report.writing import write_whole
 
 NAME = "summary.md"
@@ -36,16 +38,17 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     parts += [f"**{quiet(text)}**" for text in gate_report.second(judgement.gate)]
     parts += _gate(judgement)
     if decision.recommendation:
-        parts.append(f"**Recommendation:** {quiet(decision.recommendation)}")
+        parts.append(f"**Recommendation:** {quiet(sure.recommendation(view))}")
     parts += _candidates(view)
     even = decision.break_even.sentence if decision.break_even else ""
-    parts += [quiet(text) for text in (even, decision.second, *answer.why_sentences(view), by_class(view)) if text]
-    if decision.would_settle:
-        parts.append(f"What would settle it: {quiet(decision.would_settle)}")
+    known = (even, decision.second, sure.losing_tails(view), *why_sentences(view), by_class(view))
+    parts += [quiet(text) for text in known if text]
+    steps = [f"- {quiet(step)}" for step in next_steps(view)]
+    parts += ["\n".join(["**Next:**", "", *steps])] if steps else []
     if decision.reasons:
         parts.append("\n".join(f"- {quiet(reason)}" for reason in decision.reasons))
     parts += _levels(view)
-    parts.append(answer.certainty(view))
+    parts += [quiet(text) for text in (sure.certainty(view), sure.cut_answers(view)) if text]
     if judgement.notes:
         shown = [f"- {quiet(note)}" for note in judgement.notes[:NOTES]]
         more = len(judgement.notes) - NOTES

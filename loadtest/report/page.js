@@ -177,6 +177,19 @@
     table.parentElement.insertAdjacentElement("afterend", button);
   }
 
+  // A table wider than its frame says so: where scroll bars are hidden nothing else tells of the columns beyond.
+  function hinted(table) {
+    var frame = table.parentElement, hint = document.createElement("p");
+    hint.className = "more";
+    hint.textContent = "Scroll sideways for more columns \u2192";
+    hint.hidden = true;
+    frame.insertAdjacentElement("beforebegin", hint);
+    var watch = new ResizeObserver(function () { hint.hidden = frame.scrollWidth <= frame.clientWidth; });
+    watch.observe(frame);
+    watch.observe(table);
+  }
+
+  all(document, ".scroll table").forEach(hinted);
   all(document, ".scroll table").forEach(function (table) {
     if (table.tHead) { sortable(table); }
     if (table.caption) { copyable(table); }

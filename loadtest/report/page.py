@@ -9,7 +9,21 @@ from typing import Any
 from loadtest import loads
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.record import KeptText
-from loadtest.report import answer, header, outputs, several, tables, tables_detail, texts, vocabulary, words
+from loadtest.report import (
+    answer,
+    header,
+    next_steps,
+    outputs,
+    rules,
+    several,
+    sure,
+    tables,
+    tables_detail,
+    texts,
+    vocabulary,
+    why_words,
+    words,
+)
 from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
 from loadtest.report.document import SECTIONS, document
@@ -50,7 +64,7 @@ def _several(view: View, kept: Sequence[KeptText]) -> str:
     sections = several.sections(view)
     context = {
         "charts": _by_part(charts), **_answer(view), **_tables(view), **_texts(view, kept),
-        "tiles": several.tiles(view), "family": answer.family(view), "ranking": several.ranking(view),
+        "tiles": several.tiles(view), "family": rules.family(view), "ranking": several.ranking(view),
         "relations": view.judgement.ranking.sentence if view.judgement.ranking else "", SECTIONS: sections,
     }  # fmt: skip
     own = [chart for section in sections for found in section["charts"].values() for chart in found]
@@ -77,13 +91,17 @@ def _answer(view: View) -> dict[str, Any]:
         "servers": header.servers(view),
         "conditions": header.conditions(view),
         "tiles": answer.tiles(view),
-        "why_sentences": answer.why_sentences(view),
-        "certainty": answer.certainty(view),
+        "why_sentences": why_words.why_sentences(view),
+        "certainty": sure.certainty(view),
+        "cut_answers": sure.cut_answers(view),
+        "losing_tails": sure.losing_tails(view),
+        "reason": sure.recommendation_reason(view),
+        "next_steps": next_steps.next_steps(view),
         "notes": view.judgement.notes[:NOTES],
         "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
         "exit": vocabulary.exit_words(header.exit_code(view)),
         "compared": view.compared,
-        "rule": answer.rule(view),
+        "rule": rules.rule(view),
         "load_words": words.LOADS[loads.unit()],
         "verdicts": VERDICTS if view.compared else {},
     }
@@ -94,7 +112,7 @@ def _tables(view: View) -> dict[str, Any]:
         "objectives": gate_report.table(view.judgement.gate),
         "levels": tables.levels(view),
         "break_evens": tables.break_evens(view),
-        "guards": tables.guards(view),
+        "guards": rules.guards(view),
         "pairs": tables.pairs(view),
         "inter_token": tables.inter_token(view),
         "inter_token_words": [vocabulary.METRICS[name] for name in tables.INTER_TOKEN],
@@ -104,6 +122,7 @@ def _tables(view: View) -> dict[str, Any]:
         "tails": tables_detail.tails(view),
         "slowest": tables_detail.slowest(view),
         "batch_table": tables_detail.batch_table(view),
+        "batch_words": tables_detail.batch_words(view),
         "batch": view.judgement.findings.batch_table if view.judgement.findings else None,
         "first_tokens": [c.sentence for c in view.judgement.findings.first_token_changes if c.sentence]
         if view.judgement.findings

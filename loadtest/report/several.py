@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, tables, tables_detail, words
+from loadtest.report import answer, next_steps, rules, sure, tables, tables_detail, why_words, words
 from loadtest.report import charts_acceptance as accepted
 from loadtest.report.answer import Tile
 from loadtest.report.charts_classes import classes, day
@@ -58,12 +58,15 @@ def _section(place: int, name: str, own: View) -> dict[str, Any]:
         "name": words.plain(name),
         "decision": own.judgement.decision,
         "charts": drawn,
-        "why_sentences": answer.why_sentences(own),
+        "why_sentences": why_words.why_sentences(own),
+        "losing_tails": sure.losing_tails(own),
+        "next_steps": tuple(next_steps.of_answer(own)),
         "break_evens": tables.break_evens(own),
-        "guards": tables.guards(own),
+        "guards": rules.guards(own),
         "why": tables.why(own),
         "tails": tables_detail.tails(own),
         "batch_table": tables_detail.batch_table(own),
+        "batch_words": tables_detail.batch_words(own),
         "batch": findings.batch_table if findings else None,
         "first_tokens": [c.sentence for c in findings.first_token_changes if c.sentence] if findings else [],
         **tables.comparability(own),

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Estimate
-from loadtest.analyse.results import CellView, Comparability, Guard
+from loadtest.analyse.results import CellView, Comparability
 from loadtest.report import vocabulary, words
-from loadtest.report.view import View
+from loadtest.report.sure import worse_words
+from loadtest.report.view import View, cut_share
 
 Row = tuple[str, ...]
 FEW = 8  # settings of speculation that need no fold
@@ -31,7 +32,9 @@ def levels(view: View) -> Table:
     """Return all arms at every level, the speed-up beside each candidate."""
     depth = view.deepest("ttft")
     depth = depth if depth not in ("", "p50") else "p90"
-    compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict") if view.compared else ()
+    compared: Row = ()
+    if view.compared:
+        compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict", "tails proven worse")
     figures = (
         "TTFT p50",
         f"TTFT {depth}",
@@ -50,9 +53,9 @@ def levels(view: View) -> Table:
             own = view.of(arm)
             if own is not None:
                 ratio = words.interval(own.speedup(own.decision_metric, level).ratio, words.ratio)
-                row += (ratio, own.verdict(level))
+                row += (ratio, own.verdict(level), worse_words(own, level) or words.MISSING)
             elif view.compared:
-                row += ("", "")
+                row += ("", "", "")
             rows.append(row + _figures(view, arm, level, depth))
     name = "Both arms by level" if view.candidate else "All arms by level" if view.pairs else "By level"
     return Table(name=name, columns=("load", "arm", *compared, *figures), rows=tuple(rows), heads=2)
@@ -82,21 +85,6 @@ def break_evens(view: View) -> Table:
     )  # fmt: skip
     columns = ("metric", "speed-up", "form", "load, 95 %", "in flight", "running", "in words")
     return Table(name="Limit and break-even of every metric", columns=columns, rows=rows)
-
-
-def guards(view: View) -> Table:
-    """Return every guard at every level."""
-    rows = tuple(
-        (words.level(guard.level), vocabulary.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
-         _guard_figure(guard), vocabulary.FINDINGS[guard.finding], words.plain(guard.sentence))
-        for guard in view.judgement.decision.guards
-    )  # fmt: skip
-    columns = ("load", "guard", "statistic", "candidate against baseline, 95 %", "finding", "in words")
-    return Table(name="Guards: what must not get worse", columns=columns, rows=rows, heads=2)
-
-
-def _guard_figure(guard: Guard) -> str:
-    return words.interval(guard.ratio, words.ratio if guard.name == "ttft" else words.points)
 
 
 def pairs(view: View) -> Table:
@@ -155,7 +143,7 @@ def why(view: View) -> Table:
     )  # fmt: skip
     columns = (
         "load", "τ baseline", "τ all steps", "τ drafting steps", "step baseline", "step candidate", "step ratio",
-        "decode speed-up", "τ needed", "accepted ÷ drafted", "drafted per step", "running baseline",
+        "decode speed-up", "τ needed", "acceptance ratio", "drafted per step", "running baseline",
         "running candidate", "edge error",
     )  # fmt: skip
     return Table(name="Decode accounting by level", columns=columns, rows=rows if view.judgement.why else ())
@@ -170,11 +158,12 @@ def outcomes(view: View) -> Table:
             words.count(at.requests),
             _tally(at.outcomes),
             _tally(at.finish_reasons),
+            words.share(cut_share((at.finish_reasons,))),
         )
         for level in view.levels
         for at in (view.at(arm, level) for arm in view.judgement.arms)
     )
-    columns = ("load", "arm", "requests due", "outcomes", "finish reasons")
+    columns = ("load", "arm", "requests due", "outcomes", "finish reasons", "cut at max tokens")
     return Table(name="How requests ended", columns=columns, rows=rows, heads=2)
 
 

@@ -100,11 +100,24 @@ def batch_table(view: View) -> Table:
     """Return the draft tokens that were better by running requests, as vLLM's setting takes them."""
     found = view.judgement.findings.batch_table if view.judgement.findings else None
     rows = tuple(
-        (f"{row.start} to {row.end}", str(row.draft_tokens), "yes" if row.settled else "no", words.plain(row.evidence))
+        (f"{row.start} to {row.end}" if row.end > row.start else f"{row.start}", str(row.draft_tokens),
+         "yes" if row.settled else "no", words.plain(row.evidence))
         for row in (found.rows if found else ())
-    )
+    )  # fmt: skip
     columns = ("running requests", "draft tokens", "proven", "in words")
     return Table(name="Draft tokens by running requests", columns=columns, rows=rows)
+
+
+def batch_words(view: View) -> str:
+    """Say which metric the table of draft tokens follows, and where the answer's own limit lies in its terms."""
+    label = vocabulary.metric("tpot").label
+    if view.decision_metric == "tpot":
+        return f"The rows follow {label}, as the answer does."
+    limit = view.judgement.decision.limit
+    said = f"The rows follow {label}; the answer follows {vocabulary.metric(view.decision_metric).label}"
+    if limit is not None and words.known(limit.running.value):
+        said += f", whose limit lies at {words.load_interval(limit.running)} running"
+    return said + "."
 
 
 def floor(view: View) -> Table:
@@ -122,7 +135,7 @@ def floor(view: View) -> Table:
     rows += [(name, words.share(value), measured.get(key, words.MISSING))
              for name, key in shares if (value := _number(found, key)) is not None]  # fmt: skip
     users = _number(found, "users")
-    name = "The client's floor" + (f", against its null server at {words.calibrated(found)}" if users else "")
+    name = "The client's floor, its own error" + (f", at {words.calibrated(found)} of a null server" if users else "")
     return Table(name=name, columns=("what", "in calibration", "worst cell of this run"), rows=tuple(rows))
 
 

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from loadtest import loads
 from loadtest.analyse.results import Judgement
-from loadtest.report import answer, header, runs, vocabulary, words
 from loadtest.report import gate as gate_report
+from loadtest.report import header, runs, sure, vocabulary, why_words, words
 from loadtest.report.charts_classes import by_class
+from loadtest.report.next_steps import next_steps
 from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
@@ -61,19 +62,19 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += [Text(words.plain(text)) for text in gate_report.second(judgement.gate)]
     parts += _gate(judgement)
     even = decision.break_even.sentence if decision.break_even else ""
-    parts += [Text(words.plain(text)) for text in (even, decision.second) if text]
+    parts += [Text(words.plain(text)) for text in (even, decision.second, sure.losing_tails(view)) if text]
     if decision.recommendation:
-        parts.append(Text(f"Recommendation: {words.plain(decision.recommendation)}"))
-    if decision.would_settle:
-        parts.append(Text(f"What would settle it: {words.plain(decision.would_settle)}"))
+        parts.append(Text(f"Recommendation: {words.plain(sure.recommendation(view))}"))
     parts += _list("", decision.reasons)
     if view.levels and judgement.arm_levels:
         parts += [Text(""), _levels(view)]
     parts += [
         Text(""),
-        *(Text(line) for line in (*answer.why_sentences(view), by_class(view)) if line),
-        Text(answer.certainty(view)),
+        *(Text(line) for line in (*why_words.why_sentences(view), by_class(view)) if line),
+        Text(sure.certainty(view)),
+        *(Text(line) for line in (sure.cut_answers(view),) if line),
     ]
+    parts += _list("next: ", next_steps(view))
     marked = sum(bool(cell.marks) for cell in judgement.cells)
     if marked:
         parts.append(Text(f"{marked} cell{'s carry' if marked > 1 else ' carries'} a quality mark."))

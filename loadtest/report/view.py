@@ -8,12 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.findings import TailRatio
 from loadtest.analyse.results import Answer, ArmLevel, Finding, Guard, Judgement, Speedup, Why
+from loadtest.loads import USERS
 from loadtest.report import vocabulary, words
 
 DEPTHS = ("p50", "p90", "p95", "p99")
+TAILED = ("e2e", "ttft", "tpot")  # latencies whose tails are told beside a verdict
+IN_FLIGHT_RATIO = 0.98  # in flight ÷ users, from which on nobody pauses
 VERDICTS = {
-    "pays": "the whole interval is beyond the least gain and no guard is broken",
+    "pays": "the whole interval of the deciding metric is beyond the least gain and no guard is broken; a tail may"
+    " still be worse, and stands beside it",
     "too little": "the whole interval is below the least gain",
     "slower": "the whole interval is below 1",
     "guard broken": "beyond the least gain, and a guard is proven broken",
@@ -99,6 +104,27 @@ class View:
         """Return the guards of a level."""
         return tuple(guard for guard in self.judgement.decision.guards if guard.level == level)
 
+    def worse_tails(self, level: float) -> tuple[TailRatio, ...]:
+        """Return, of each of TAILED, the deepest percentile whose whole interval is worse than the baseline's."""
+        found = self.judgement.findings
+        deepest: dict[str, TailRatio] = {}
+        for one in found.tails if found else ():  # by metric and level, each from p50 to p99
+            if one.level == level and one.speedup.high is not None and one.speedup.high < 1:
+                deepest[one.metric] = one
+        return tuple(deepest[name] for name in TAILED if name in deepest)
+
+    def cut_share(self, arm: str) -> float | None:
+        """Return the share of an arm's answers that ended at the most tokens allowed; None where none ended."""
+        return cut_share([item.finish_reasons for item in self.judgement.arm_levels if item.arm == arm])
+
+    @property
+    def pauses(self) -> bool:
+        """Whether users of a closed load pause between requests, as far as header and requests in flight say."""
+        if self.judgement.unit != USERS or section(self.run, "experiment", "load").get("think_time") == 0:
+            return False
+        seen = [(item.in_flight, item.level) for item in self.judgement.arm_levels if item.in_flight]
+        return not seen or any(here < IN_FLIGHT_RATIO * level for here, level in seen)
+
     def deepest(self, metric: str) -> str:
         """Return the deepest percentile whose bound exists at half of the levels of every arm or more; else ''."""
         by_arm: dict[str, list[int]] = {}
@@ -149,6 +175,13 @@ class View:
         """Return the lowest and the highest of the levels given, None when there is none."""
         found = sorted(with_data)
         return (found[0], found[-1]) if found else None
+
+
+def cut_share(counts: Iterable[Mapping[str, int]]) -> float | None:
+    """Return the share of answers that ended at the most tokens allowed, by finish reason; None where none ended."""
+    reasons = list(counts)
+    ended = sum(sum(own.values()) for own in reasons)
+    return sum(own.get("length", 0) for own in reasons) / ended if ended else None
 
 
 def section(run: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

@@ -26,63 +26,35 @@ class MetricWords:
         return {"s": words.time, "share": words.share}.get(self.unit, words.count)
 
 
+_METRICS = (  # name, label, short, unit, better, definition
+    ("ttft", "time to first token", "TTFT", "s", "lower",
+     "arrival of the first chunk that carries a token, minus the moment the request was due"),
+    ("ttft_visible", "time to first visible text", "TTFT visible", "s", "lower",
+     "arrival of the first visible text, minus the moment the request was due"),
+    ("e2e", "end-to-end time", "E2E", "s", "lower", "arrival of the last chunk, minus the moment the request was due"),
+    ("tpot", "time per output token", "TPOT", "s", "lower",
+     "(last chunk − first chunk) ÷ (tokens − tokens of the first chunk), one value per request"),
+    ("token_gap", "gap between tokens", "token gap", "s", "lower",
+     "for the first token of a chunk the time since the chunk before, 0 for its other tokens; pooled over all tokens"),
+    ("chunk_gap", "gap between chunks", "chunk gap", "s", "",
+     "time between two chunks, pooled: the engine step as the user sees it; speculation lengthens it by design"),
+    ("worst_stall", "worst stall", "worst stall", "s", "lower", "the largest gap between two chunks of a request"),
+    ("tokens_per_chunk", "tokens per chunk", "tokens/chunk", "tokens", "",
+     "tokens that arrived together, from the second chunk on"),
+    ("on_time", "tokens on time", "on time", "share", "higher",
+     "share of tokens delivered by their deadline at a stated reading pace, early tokens credited"),
+    ("output_tokens_per_s", "output throughput", "tokens/s", "tokens/s", "higher",
+     "tokens that arrived in the window ÷ its length; with think time or in open load it is no capacity"),
+    ("requests_per_s", "completed requests", "requests/s", "requests/s", "higher",
+     "requests completed in the window ÷ its length"),
+    ("goodput_per_s", "goodput", "goodput", "requests/s", "higher",
+     "requests due in the window that met every SLO ÷ its length"),
+    ("error_ratio", "failed requests", "errors", "share", "lower", "requests that were not ok ÷ requests due"),
+)  # fmt: skip
 METRICS: dict[str, MetricWords] = {
-    "ttft": MetricWords(
-        label="time to first token", short="TTFT", unit="s", better="lower",
-        definition="arrival of the first chunk that carries a token, minus the moment the request was due",
-    ),
-    "ttft_visible": MetricWords(
-        label="time to first visible text", short="TTFT visible", unit="s", better="lower",
-        definition="arrival of the first visible text, minus the moment the request was due",
-    ),
-    "e2e": MetricWords(
-        label="end-to-end time", short="E2E", unit="s", better="lower",
-        definition="arrival of the last chunk, minus the moment the request was due",
-    ),
-    "tpot": MetricWords(
-        label="time per output token", short="TPOT", unit="s", better="lower",
-        definition="(last chunk − first chunk) ÷ (tokens − tokens of the first chunk), one value per request",
-    ),
-    "token_gap": MetricWords(
-        label="gap per token", short="token gap", unit="s", better="lower",
-        definition="for the first token of a chunk the time since the chunk before, 0 for its other tokens; "
-        "pooled over all tokens",
-    ),
-    "chunk_gap": MetricWords(
-        label="gap between chunks", short="chunk gap", unit="s", better="",
-        definition="time between two chunks, pooled: the engine step as the user sees it; speculation lengthens it "
-        "by design, since one step brings several tokens",
-    ),
-    "worst_stall": MetricWords(
-        label="worst stall", short="worst stall", unit="s", better="lower",
-        definition="the largest gap between two chunks of a request",
-    ),
-    "tokens_per_chunk": MetricWords(
-        label="tokens per chunk", short="tokens/chunk", unit="tokens", better="",
-        definition="tokens that arrived together, from the second chunk on",
-    ),
-    "on_time": MetricWords(
-        label="tokens on time", short="on time", unit="share", better="higher",
-        definition="share of tokens delivered by their deadline at a stated reading pace, early tokens credited",
-    ),
-    "output_tokens_per_s": MetricWords(
-        label="output throughput", short="tokens/s", unit="tokens/s", better="higher",
-        definition="tokens that arrived in the window ÷ its length; with think time or in open load it is the load "
-        "carried, not a capacity",
-    ),
-    "requests_per_s": MetricWords(
-        label="completed requests", short="requests/s", unit="requests/s", better="higher",
-        definition="requests completed in the window ÷ its length",
-    ),
-    "goodput_per_s": MetricWords(
-        label="goodput", short="goodput", unit="requests/s", better="higher",
-        definition="requests due in the window that met every SLO ÷ its length",
-    ),
-    "error_ratio": MetricWords(
-        label="failed requests", short="errors", unit="share", better="lower",
-        definition="requests that were not ok ÷ requests due",
-    ),
-}  # fmt: skip
+    name: MetricWords(label=label, short=short, unit=unit, better=better, definition=definition)
+    for name, label, short, unit, better, definition in _METRICS
+}
 
 
 def metric(name: str) -> MetricWords:

@@ -70,7 +70,7 @@ def test_a_price_above_the_limit_is_measured_and_paid_by_a_sample_alike_in_both_
     assert "Asking for the tokens of each chunk changes the time per token by +" in said
     assert "10 % of the requests asked, the same in both arms" in said
     assert "10 % of the requests asked" in " ".join((command.folder / "report.html").read_text().split())
-    assert "The client's floor, against its null server at 6 users" in said
+    assert "The client's floor (its own error, against its null server at 6 users): 99 % of requests" in said
     verdict = json.loads((command.folder / "verdict.json").read_text())
     for level in verdict["arm_levels"]:
         cells = [cell for cell in verdict["cells"] if cell["arm"] == level["arm"]]

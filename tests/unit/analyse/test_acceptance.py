@@ -119,8 +119,8 @@ def test_load_and_time_are_told_apart() -> None:
         assert trend.slope.high is not None
         assert trend.slope.low < truth < trend.slope.high
         assert trend.slope.high < 0
-    assert flat.sentence == "Acceptance falls by 20 % from the lowest to the highest load: it should be flat."
-    assert drift.sentence.startswith("Acceptance falls by 2")
+    assert flat.sentence == "The acceptance ratio falls by 20 % from the lowest to the highest load: it should be flat."
+    assert drift.sentence.startswith("The acceptance ratio falls by 2")
     assert drift.sentence.endswith("over the run: it drifts while the server runs.")
     rises, _ = trends(counted(lambda level, t, block: 0.3 + 0.02 * math.log2(level)))
     assert rises is not None

@@ -25,16 +25,44 @@ RUNNING = {4.0: 3.5, 16.0: 15.0, 64.0: 60.0}
 def test_it_switches_where_the_speedup_passes_one() -> None:
     found = batch_table(curve({4: 1.4, 16: math.exp(0.1), 64: math.exp(-0.1)}), RUNNING, 3, LABEL)
     # half-way in log load from 16 to 64 are 32 users, and those are 30 running requests
-    assert [(r.start, r.end, r.draft_tokens, r.settled) for r in found.rows] == [(1, 30, 3, True), (31, 60, 0, True)]
+    assert [(r.start, r.end, r.draft_tokens, r.settled) for r in found.rows] == [
+        (1, 3, 3, False), (4, 15, 3, True), (16, 30, 3, False), (31, 59, 0, False), (60, 60, 0, True)
+    ]  # fmt: skip
     assert json.loads(found.setting) == {"num_speculative_tokens_per_batch_size": [[1, 30, 3], [31, 60, 0]]}
-    assert found.rows[0].evidence.startswith("1.40 [1.37, 1.43] at 4 users (≈ 3.5 running); 1.11 [")
+    assert found.rows[1].evidence.startswith("1.40 [1.37, 1.43] at 4 users (≈ 3.5 running); 1.11 [")
+    assert found.rows[0].evidence == "not measured: the lowest tested load has ≈ 3.5 running"
+    assert found.rows[2].evidence == "interpolated: nothing was measured between ≈ 15 and 60 running"
     assert "6.6 % higher at 2 and 21.6 % at 189 running requests" in found.warning
     assert found.why_not == ""
 
 
 def test_a_row_without_proof_is_marked() -> None:
     found = batch_table(curve({4: 1.4, 16: 1.1, 64: 0.99}), RUNNING, 3, LABEL)
-    assert [row.settled for row in found.rows] == [True, False]
+    assert [(r.start, r.end, r.settled) for r in found.rows] == [
+        (1, 3, False), (4, 15, True), (16, 52, False), (53, 60, False)
+    ]  # fmt: skip
+    assert found.rows[-1].evidence == "0.99 [0.97, 1.01] at 64 users (≈ 60 running)"
+
+
+@pytest.mark.parametrize("half", [0.005, 0.02, 0.06, 0.15])
+@pytest.mark.parametrize("top", [3.9, 15.5, 30.57, 61.24])
+def test_no_row_is_proven_beyond_what_was_measured(half: float, top: float) -> None:
+    """A proven row lies between neighbouring tested loads whose own intervals prove it, within a whole request."""
+    levels = (1.0, 4.0, 16.0, 32.0, 64.0)
+    running = {level: 0.93 + (top - 0.93) * math.log2(level) / 6 for level in levels}
+    for seed in range(40):
+        means = 0.15 * np.random.default_rng(seed).standard_normal(len(levels))
+        given = curve(dict(zip(levels, np.exp(means), strict=True)), half)
+        found = batch_table(given, running, 5, LABEL)
+        if not found.rows:
+            continue
+        assert [row.start for row in found.rows] == [1, *(row.end + 1 for row in found.rows[:-1])]
+        assert found.rows[-1].end == math.floor(max(1.0, top))
+        for row in found.rows:
+            sign = 1 if row.draft_tokens else -1
+            runs = [levels[i:j] for i in range(5) for j in range(i + 1, 6) if all(sign * means[i:j] > half)]
+            inside = [run for run in runs if running[run[0]] - 1 < row.start and row.end < running[run[-1]] + 1]
+            assert inside or not row.settled
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,11 @@ CALIBRATION = {
     "first_error_p99_s": 0.000087, "lateness_p99_s": 0.00042, "state": "complete",
 }  # fmt: skip
 FLOOR = (
-    "The client's floor, against its null server at 64 users: first tokens are stamped 0.012 ms after they were sent"
-    " (p99 0.087 ms), requests go out at most 0.42 ms late (p99)."
+    "The client's floor (its own error, against its null server at 64 users): 99 % of requests go out within 0.42 ms of"
+    " their due time, and 99 % of first tokens are stamped within 0.087 ms (half within 0.012 ms). Any latency may hold"
+    " up to 0.42 ms that are the client's and no server's, in both arms alike."
 )
+LOST = "2 of 300 answers lost and 1 of 300 answers miscounted"
 ASKING = {
     "asked_ratio": 1.0, "why": "measured, and not above the limit", "measured": True, "arm": "baseline", "level": 32.0,
     "way": "continuous", "limit_ratio": 0.02, "cost_ratio": 0.0042, "cost_low": -0.0061, "cost_high": 0.0147,
@@ -121,7 +123,7 @@ SAMPLE = (
         ({"calibration": CALIBRATION}, (FLOOR,)),
         ({"calibration": CALIBRATION | {"state": "aborted"}}, ()),
         ({"calibration": CALIBRATION | {"missing": 2, "tokens_differ": 1}},
-         (f"{FLOOR} It had 2 of 300 answers lost and 1 of 300 answers miscounted: do not trust its counts.",)),
+         (f"{FLOOR} In calibration it had {LOST}: do not trust its counts.",)),
         ({"calibration": CALIBRATION | {"first_error_p50_s": None}}, ()),
         ({"asking": ASKING}, (COST,)),
         ({"asking": ASKING | {"cost_low": None, "cost_high": None}}, (COST.replace(" [−0.6, +1.5]", ""),)),

@@ -117,7 +117,8 @@ def test_titles_follow_the_figures():
     )
     assert (
         titles["steps"]
-        == "Decoding stops paying by 64 users: at 64 users a step brings 1.82 tokens and costs 2.03× the time"
+        == "Decoding gains up to ≈ 38 users, where the lines cross: at 64 users a step brings 1.82 tokens and costs"
+        " 2.03× the time"
     )
     assert titles["drift"] == "Over 1 h 44 min cells stay within ±2.4 % of the mean of their arm and level"
 

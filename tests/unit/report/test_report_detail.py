@@ -145,6 +145,9 @@ def test_the_run_over_time_marks_its_cells_and_breaks_between_them():
     assert first.y[:3] == (1, 1, 1)
 
 
+AGAIN = "a user sends again when the last request is done"
+
+
 def test_the_conditions_stand_beside_the_answer():
     identity = {"kind": "vllm", "version": "0.32.0", "config": {"device_config.device": "cuda"}}
     experiment = {"load": {"kind": "closed", "think_time": 1.5}, "generation": {"temperature": 0.7, "max_tokens": 64}}
@@ -153,7 +156,7 @@ def test_the_conditions_stand_beside_the_answer():
         ("server", "vllm 0.32.0"),
         ("hardware", "cuda, 2 GPUs"),
         ("generation", "temperature 0.7, max tokens 64"),
-        ("load", "closed loop, think times × 1.5"),
+        ("load", f"closed loop, think times × 1.5 ({AGAIN} and its think time over)"),
         ("windows", "1 min, 6 blocks"),
     )
     assert dict(header.conditions(view(simulated={"world": "default"})))["hardware"] == "none: a model of an engine"

@@ -105,7 +105,10 @@ def test_markdown_of_a_comparison():
     text = summary(*ALL["pays"])
     assert text.startswith("> **Simulated.** These figures describe a model, not anyone's hardware.\n")
     assert example.HEADLINE in text
-    assert "| 64 users | speculative | 0.89× [0.87, 0.92] | slower | 190 ms | 387 ms |" in text
+    assert (
+        "| 64 users | speculative | 0.89× [0.87, 0.92] | slower | E2E p95 +11 %, TTFT p95 +11 % | 190 ms | 387 ms |"
+        in text
+    )
     assert "Scenario chat. Exit code 0 (pass)." in text
 
 
@@ -168,7 +171,8 @@ def test_progress_before_the_first_cell():
      (1.1, None, 0.6, False)],
 )  # fmt: skip
 def test_pooled_times_stand_beside_a_ratio_only_where_they_lean_its_way(ratio, candidate, baseline, shown):
-    assert answer._agree(ratio, candidate, baseline) is shown
+    said = answer._beside(ratio, candidate, baseline, form=words.time, of="pooled")
+    assert (" against " in said) is shown
 
 
 def test_rates_keep_their_digits_and_their_unit():

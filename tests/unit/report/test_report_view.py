@@ -7,9 +7,11 @@ from loadtest.analyse import wording
 from loadtest.analyse.capacity import bounded
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Guard, Speedup
-from loadtest.report import answer, header, tables
+from loadtest.report import answer, header, rules, tables, why_words
 from loadtest.report.charts_speedup import speedup
 from loadtest.report.view import VERDICTS, View
+
+BETWEEN = "interpolated between the tested 16 and 32"
 
 
 def view_of(ratio: Estimate, *guards: Finding) -> View:
@@ -58,8 +60,8 @@ def test_the_tail_is_the_deepest_that_most_levels_reach_and_missing_where_one_do
 
 def test_the_rule_names_the_gain_and_the_guards():
     run = {"experiment": {"decision": {"ttft_margin": 0.1, "on_time_margin": 0.01, "ttft_ignore_below_s": 0.2}}}
-    assert answer.rule(View(run=run, judgement=example.judgement())) == (
-        "A level pays when the whole 95 % interval of the speed-up by end-to-end time is above 1.03× and no guard is"
+    assert rules.rule(View(run=run, judgement=example.judgement())) == (
+        "A load pays when the whole 95 % interval of the speed-up by end-to-end time is above 1.03× and no guard is"
         " proven broken. Guards: the tail of the time to first token at most 10 % above the baseline's, the share of"
         " tokens on time at most 1 point lower, failed requests not more. A time to first token below 200 ms is never"
         " held against the candidate."
@@ -93,7 +95,9 @@ def test_key_figures_of_a_comparison():
     found = {tile.label: tile for tile in answer.tiles(View(run=example.run(), judgement=example.judgement()))}
     limit = found["Pays up to, in users"]
     assert (limit.value, limit.tone) == ("37", "good")
-    assert limit.detail == "95 % interval 33 to 42, ≈ 35 in flight, ≈ 34 running"
+    assert limit.detail == (
+        "95 % interval 33 to 42, interpolated between the tested 32 and 64, ≈ 35 in flight, ≈ 34 running"
+    )
     assert found["Speed-up by end-to-end time"].value == "1.44× → 0.89×"
     assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
     assert found["Throughput at 64 users"].value == "−11 %"
@@ -103,9 +107,10 @@ def test_key_figures_of_a_comparison():
 @pytest.mark.parametrize(
     ("at", "value", "detail"),
     [
-        (Estimate(value=20.0, low=12.0), "≥ 12", "best estimate 20, the other end is not settled"),
-        (Estimate(value=20.0, high=26.0), "≤ 26", "best estimate 20, the other end is not settled"),
-        (Estimate(value=20.0), "20", ""),
+        (Estimate(value=20.0, low=12.0), "≥ 12", f"best estimate 20, the other end is not settled, {BETWEEN}"),
+        (Estimate(value=20.0, high=26.0), "≤ 26", f"best estimate 20, the other end is not settled, {BETWEEN}"),
+        (Estimate(value=20.0), "20", BETWEEN),
+        (Estimate(value=16.0, low=16.0, high=32.0), "16", "95 % interval 16 to 32"),
     ],
 )
 def test_a_limit_with_one_bound_is_given_by_that_bound(at, value, detail):
@@ -122,9 +127,9 @@ def test_key_figures_of_one_arm():
 
 
 def test_the_cause_is_named():
-    said = answer.why_sentences(View(run={}, judgement=example.judgement()))
+    said = why_words.why_sentences(View(run={}, judgement=example.judgement()))
     assert said[0].startswith("At 1 user a step brings 1.82 tokens and takes 1.26× as long")
-    assert said[-1] == "What changes with load is the cost of a step, not the acceptance of drafts."
+    assert said[-2] == "What changes with load is the cost of a step, not the acceptance of drafts."
 
 
 @pytest.mark.parametrize(
@@ -191,6 +196,6 @@ def test_sentences_tiles_charts_and_tables_write_a_load_with_the_same_digits(low
     assert wording.bounded(at, (1.0, 64.0)) == bounded(at, (1.0, 64.0), "users") == f"{written} users"
     found = View(run=example.run(), judgement=judged)
     tile = answer.tiles(found)[0]
-    assert (tile.value, tile.detail) == (texts[1], f"95 % interval {texts[0]} to {texts[2]}")
+    assert (tile.value, tile.detail.partition(", interp")[0]) == (texts[1], f"95 % interval {texts[0]} to {texts[2]}")
     assert tables.break_evens(found).rows[0][3] == written
     assert f"limit {written}" in [trace.name for trace in speedup(example.run(), judged).figure.data]

@@ -1,0 +1,139 @@
+"""What to do next, from what was found: what would settle the answer, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from loadtest import loads
+from loadtest.analyse.estimates import Crossing
+from loadtest.analyse.results import Answer
+from loadtest.report import header, vocabulary, words
+from loadtest.report.sure import neighbours
+from loadtest.report.tables_detail import GAINS
+from loadtest.report.view import View
+
+MOST = 5
+RARE = 0.05  # of drafts; a slot accepted more seldom is hardly worth its place
+MORE_BLOCKS = "loadtest run --resume RUN --budget +20m"
+
+
+def next_steps(view: View) -> tuple[str, ...]:
+    """Return what to do next, the most telling first, MOST at most."""
+    answer = view.judgement.decision.answer
+    if answer is Answer.INVALID:
+        return ("Mend what makes this run invalid and measure again: none of its figures can decide.",)
+    own = _of_measured(view) if answer is Answer.MEASURED else of_answer(view)
+    return (*of_run(view), *own)[:MOST]
+
+
+def of_run(view: View) -> Iterator[str]:
+    """Yield what the run as a whole lacks, whatever it says of a pair."""
+    if header.interrupted(view.run):
+        yield "Measure the cells that are missing: loadtest run --resume RUN."
+    judged = view.compared and view.judgement.decision.answer is not Answer.MEASURED
+    if header.simulated(view.run):
+        servers = "--baseline URL --speculative URL" if view.compared else "--server URL"
+        yield f"Measure your own servers: loadtest run {_scenario(view.run)} {servers}. Nothing here is of them."
+    elif judged and header.starts(view.run) <= 1:
+        yield (
+            "Start each server several times (--servers FILE with start commands): how a server differs from start to"
+            " start is not in these intervals."
+        )
+
+
+def of_answer(view: View) -> Iterator[str]:
+    """Yield what would settle or change the answer of one comparison."""
+    decision = view.judgement.decision
+    if decision.would_settle:
+        how = f" ({MORE_BLOCKS})" if "block" in decision.would_settle else ""
+        yield f"{decision.would_settle.rstrip('.')}{how}."
+    gate = view.judgement.gate
+    for result in gate.objectives if gate else ():
+        if result.would_settle:
+            yield f"For the objective {result.sentence.rstrip('.')}: {result.would_settle}"
+            break
+    yield from _around_the_limit(view)
+    yield from _tails(view)
+    yield from _drafts(view)
+    yield from _another_gain(view)
+
+
+def _of_measured(view: View) -> Iterator[str]:
+    """Yield what makes a judgement of a run that judged nothing."""
+    run = view.run
+    if run.get("smoke"):
+        yield f"Measure it whole: loadtest run {_scenario(run)} without --smoke."
+    elif run.get("aa"):
+        yield "Measure the pair with --aa RUN: there a claim smaller than this noise is marked."
+    elif not view.compared:
+        yield (
+            "Hold it against objectives (loadtest gate RUN --slo FILE), or against a server that speculates (--baseline"
+            " URL --speculative URL)."
+        )
+    else:
+        yield "Hold these records against objectives: loadtest gate RUN --slo FILE. Nothing has to be measured again."
+
+
+def _scenario(run: Mapping[str, object]) -> str:
+    scenario = run.get("scenario")
+    path = scenario.get("path") if isinstance(scenario, Mapping) else None
+    return words.plain(path, 200) if path else "SCENARIO"
+
+
+def _around_the_limit(view: View) -> Iterator[str]:
+    """Yield the loads that would bound the limit more closely."""
+    limit, levels = view.judgement.decision.limit, view.levels
+    if limit is None or not levels:
+        return
+    option = "--levels" if loads.unit() == loads.USERS else "--rates"
+    if limit.form is Crossing.PAYS_EVERYWHERE:
+        yield f"Test above {words.level(levels[-1])} ({option}): the limit lies beyond the tested loads."
+    around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
+    if around is not None:
+        low, high = around
+        where = f"{words.load(low)} and {words.level(high)}"
+        yield f"Test loads between {where} ({option}): the limit is interpolated there."
+
+
+def _tails(view: View) -> Iterator[str]:
+    """Yield how many requests bound the p95 of the deciding metric, at the loads that pay and lack them."""
+    found = view.judgement.findings
+    short = [one for one in (found.tails if found else ())
+             if one.metric == view.decision_metric and one.statistic == "p95" and one.speedup.high is None
+             and view.verdict(one.level) == "pays" and one.requests_needed > one.requests]  # fmt: skip
+    if short:
+        worst = max(short, key=lambda one: (one.requests_needed / max(one.requests, 1), -one.level))
+        label = vocabulary.metric(worst.metric).short
+        yield (
+            f"Longer windows (--window) bound the tail where it pays: the p95 of {label} at {words.level(worst.level)}"
+            f" needs {worst.requests_needed:,} requests and has {worst.requests:,}."
+        )
+
+
+def _drafts(view: View) -> Iterator[str]:
+    """Yield that fewer draft tokens are worth a run, where the last is hardly ever accepted."""
+    found = view.judgement.findings
+    slots = found.acceptance.slots if found and found.acceptance else ()
+    last = slots[-1] if len(slots) > 1 else None
+    if last is not None and last.survival.value is not None and last.survival.value < RARE:
+        yield (
+            f"Try fewer draft tokens: of {len(slots)} the last is accepted in {words.share(last.survival.value)} of"
+            " drafts, and is drafted and verified in all."
+        )
+
+
+def _another_gain(view: View) -> Iterator[str]:
+    """Yield the smallest greater gain that fewer loads prove."""
+    asked = view.threshold - 1
+    lows = {level: view.speedup(view.decision_metric, level).ratio.low for level in view.levels}
+
+    def proven(gain: float) -> list[float]:
+        return [level for level, low in lows.items() if low is not None and low > 1 + gain]
+
+    now = proven(asked)
+    for gain in (gain for gain in GAINS if gain > asked):
+        then = proven(gain)
+        if len(then) < len(now):
+            where = f"at {words.levels(then)} alone" if then else "at no tested load"
+            yield f"Should you need {words.share(gain)} instead of {words.share(asked)}, it is proven {where}."
+            return

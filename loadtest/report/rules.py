@@ -1,0 +1,96 @@
+"""What 'pays' means in this run, and the guards with what each allows."""
+
+from __future__ import annotations
+
+from loadtest.analyse.results import Finding, Guard
+from loadtest.report import vocabulary, words
+from loadtest.report.tables import Table
+from loadtest.report.view import View, section
+
+
+def rule(view: View) -> str:
+    """Say what 'pays' means in this run; nothing pays in a run of one arm, or of one against itself."""
+    if not view.compared or view.run.get("aa"):
+        return ""
+    metric = vocabulary.metric(view.decision_metric)
+    said = f"A load pays when the whole 95 % interval of the speed-up by {metric.label} is above"
+    said += f" {words.ratio(view.threshold)} and no guard is proven broken."
+    ttft, on_time = _margin(view, "ttft_margin"), _margin(view, "on_time_margin")
+    if ttft is not None and on_time is not None:
+        said += f" Guards: the tail of the time to first token at most {words.share(ttft)} above the baseline's,"
+        said += f" the share of tokens on time at most {_points(on_time)} lower, failed requests not more."
+        below = _margin(view, "ttft_ignore_below_s")
+        if below:
+            said += f" A time to first token below {words.time(below)} is never held against the candidate."
+    return said + (f" {family(view)}" if view.pairs else "")
+
+
+def family(view: View) -> str:
+    """Say what the intervals of several candidates are worth; empty where there is one."""
+    ranking = view.judgement.ranking
+    if ranking is None:
+        return ""
+    return (
+        f"The intervals of all {len(view.pairs)} candidates hold together with {words.share(ranking.confidence)}"
+        f" (Bonferroni: each with {100 * ranking.of_candidate:.4g} %)."
+    )
+
+
+def guards(view: View) -> Table:
+    """Return every guard at every level, what it allows, and both servers' tails where it is of a tail."""
+    rows = tuple(
+        (words.level(guard.level), vocabulary.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
+         *(_tail(view, arm, guard) for arm in (view.baseline, view.candidate or "")), _figure(guard),
+         allowed(view, guard), vocabulary.FINDINGS[guard.finding], words.plain(guard.sentence))
+        for guard in view.judgement.decision.guards
+    )  # fmt: skip
+    columns = ("load", "guard", "statistic", "baseline", "candidate", "candidate against baseline, 95 %", "allowed",
+               "finding", "in words")  # fmt: skip
+    return Table(name="Guards: what must not get worse", columns=columns, rows=rows, heads=2)
+
+
+def allowed(view: View, guard: Guard) -> str:
+    """Return what a guard allows, the absolute rule included; – where the header does not say."""
+    if guard.name == "error_ratio":
+        return "no more"
+    margin = _margin(view, f"{guard.name}_margin")
+    if margin is None:
+        return words.MISSING
+    if guard.name != "ttft":
+        return f"{_points(margin)} lower"
+    below = _margin(view, "ttft_ignore_below_s")
+    return words.ratio(1 + margin) + (f", or within {words.time(below)}" if below else "")
+
+
+def excused(view: View, guard: Guard) -> bool:
+    """Return whether a guard holds by the absolute rule alone, its ratio not being within the margin."""
+    margin, high = _margin(view, f"{guard.name}_margin"), guard.ratio.high
+    if guard.name != "ttft" or guard.finding is not Finding.HOLDS or margin is None:
+        return False
+    return high is None or high > 1 + margin
+
+
+def absolute_limit(view: View) -> str:
+    """Return the time to first token that is never held against the candidate; empty where there is none."""
+    below = _margin(view, "ttft_ignore_below_s")
+    return words.time(below) if below else ""
+
+
+def _tail(view: View, arm: str, guard: Guard) -> str:
+    if guard.name != "ttft":
+        means = view.mean(arm, guard.level, guard.name)
+        return words.share(means.value)
+    return words.time(view.tail(arm, guard.level, "ttft", guard.statistic).value if guard.statistic else None)
+
+
+def _figure(guard: Guard) -> str:
+    return words.interval(guard.ratio, words.ratio if guard.name == "ttft" else words.points)
+
+
+def _margin(view: View, name: str) -> float | None:
+    value = section(view.run, "experiment", "decision").get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:g} point{'' if share == 0.01 else 's'}"

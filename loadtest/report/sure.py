@@ -1,0 +1,85 @@
+"""How sure the answer is, and what it does not say: the limit's interval, tails, cut answers."""
+
+from __future__ import annotations
+
+from loadtest.analyse.results import Answer
+from loadtest.report import vocabulary, words
+from loadtest.report.view import TAILED, View, section
+
+
+def certainty(view: View) -> str:
+    """Say on how much measuring the answer rests."""
+    cells = view.judgement.cells
+    requests = sum(item.requests for item in view.judgement.arm_levels)
+    failed = sum(item.failed for item in view.judgement.arm_levels)
+    valid = sum(cell.valid for cell in cells)
+    parts = (
+        _many(len(view.levels), "load"),
+        f"{_many(len({cell.block for cell in cells}), 'block')} (a visit to every server at a load, close in time)",
+        f"{valid:,} of {_many(len(cells), 'cell')} (one server at one load, once) valid",
+        _many(requests, "request"),
+        f"{failed:,} failed",
+    )
+    return ", ".join(parts) + ". Intervals are 95 % intervals over blocks."
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def neighbours(view: View, load: float | None) -> tuple[float, float] | None:
+    """Return the tested loads around one that lies between them; None where it was tested, or lies outside."""
+    if load is None:
+        return None
+    below, above = [x for x in view.levels if x < load], [x for x in view.levels if x > load]
+    return (below[-1], above[0]) if below and above and load not in view.levels else None
+
+
+def recommendation_reason(view: View) -> str:
+    """Say why the recommendation ends where it does; empty where that needs no word."""
+    decision = view.judgement.decision
+    at = decision.limit.at if decision.limit is not None else None
+    if at is None or not view.levels:
+        return ""
+    if decision.answer is Answer.PAYS_UP_TO and at.low is not None:
+        return "the highest load proven" if at.low == at.value else "the lower end of the limit's 95 % interval"
+    if decision.answer is Answer.PAYS_EVERYWHERE:
+        return f"tested up to {words.level(view.levels[-1])}; beyond, nothing is said"
+    return "the tested loads at which it is proven" if decision.answer is Answer.PAYS_IN_BAND else ""
+
+
+def recommendation(view: View) -> str:
+    """Return the recommendation with its reason, for a line of text."""
+    said, why = view.judgement.decision.recommendation, recommendation_reason(view)
+    return f"{said} ({why})" if said and why else said
+
+
+def losing_tails(view: View) -> str:
+    """Say at which loads that pay the tail of the deciding metric is proven worse; empty where at none.
+
+    A metric without tails is asked about its end-to-end time.
+    """
+    metric = view.decision_metric if view.decision_metric in TAILED else "e2e"
+    found = [f"at {words.level(level)} {said}" for level in view.levels
+             if view.verdict(level) == "pays" and (said := worse_words(view, level, metric))]  # fmt: skip
+    return f"The gain is one of the mean; where it pays the tail is proven worse {', '.join(found)}." if found else ""
+
+
+def worse_words(view: View, level: float, metric: str = "") -> str:
+    """Return the deepest percentile of each latency, or of one, that is proven worse: `E2E p90 +9.4 %`."""
+    return ", ".join(
+        f"{vocabulary.metric(one.metric).short} {one.statistic} {words.change(1 / one.speedup.value)}"
+        for one in view.worse_tails(level)
+        if one.speedup.value and metric in ("", one.metric)
+    )
+
+
+def cut_answers(view: View) -> str:
+    """Say which share of each arm's answers was cut at the most tokens allowed; empty where none was."""
+    shares = {arm: view.cut_share(arm) for arm in view.judgement.arms}
+    if not any(shares.values()):
+        return ""
+    most = section(view.run, "experiment", "generation").get("max_tokens")
+    where = f"max tokens ({most:g})" if isinstance(most, int | float) else "the most tokens allowed"
+    each = ", ".join(f"{words.share(share)} ({words.plain(arm, 80)})" for arm, share in shares.items())
+    return f"Answers cut at {where}: {each}."

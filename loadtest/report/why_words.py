@@ -1,0 +1,94 @@
+"""Why the speed-up changes with load, in sentences: what a step brings against what it costs, and where they meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+from loadtest import loads
+from loadtest.analyse.estimates import Crossing
+from loadtest.analyse.results import Answer, Why
+from loadtest.report import vocabulary, words
+from loadtest.report.view import View
+
+
+def why_sentences(view: View) -> tuple[str, ...]:
+    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends.
+
+    Of an invalid run nothing is explained.
+    """
+    if view.judgement.decision.answer is Answer.INVALID:
+        return ()
+    entries = [view.why(level) for level in view.levels if _accounted(view.why(level))]
+    if not entries:
+        return ()
+    first, last = entries[0], entries[-1]
+    said = [_accounting(first)]
+    if last is not first:
+        said += [_accounting(last), _cause(first, last), _meeting(view, entries)]
+    return tuple(sentence for sentence in said if sentence)
+
+
+def meeting(gains: Mapping[float, float]) -> tuple[float, float, float] | None:
+    """Return where a decode speed-up falls to 1, and the tested loads below and above; None where it does not.
+
+    Between tested loads its logarithm is taken as linear in that of the load, as for every break-even.
+    """
+    for (low, over), (high, under) in pairwise(sorted(gains.items())):
+        if over > 1 >= under > 0:
+            way = math.log(over) / math.log(over / under)
+            return math.exp((1 - way) * math.log(low) + way * math.log(high)), low, high
+    return None
+
+
+def proven_by_tpot(view: View) -> str:
+    """Say at which loads the time per output token is proven better and worse; empty where at none."""
+    ratios = {level: view.speedup("tpot", level).ratio for level in view.levels}
+    better = [level for level, ratio in ratios.items() if ratio.low is not None and ratio.low > 1]
+    worse = [level for level, ratio in ratios.items() if ratio.high is not None and ratio.high < 1]
+    said = [f"{word} at {words.levels(found)}" for word, found in (("faster", better), ("slower", worse)) if found]
+    return f"proven {' and '.join(said)}" if said else ""
+
+
+def _accounted(why: Why) -> bool:
+    return bool(why.tau_all and why.step_ratio and why.decode_speedup)
+
+
+def _accounting(why: Why) -> str:
+    return (
+        f"At {words.level(why.level)} a step brings {words.count(why.tau_all)} tokens and takes"
+        f" {words.ratio(why.step_ratio)} as long as without speculation:"
+        f" decoding runs at {words.ratio(why.decode_speedup)}."
+    )
+
+
+def _cause(first: Why, last: Why) -> str:
+    tau = abs(math.log((last.tau_all or 1) / (first.tau_all or 1)))
+    step = abs(math.log((last.step_ratio or 1) / (first.step_ratio or 1)))
+    if max(tau, step) < 0.05:
+        return "Neither changes with load by more than 5 %."
+    if step > 2 * tau:
+        return "What changes with load is the cost of a step, not the acceptance of drafts."
+    if tau > 2 * step:
+        return "What changes with load is the number of accepted tokens, not the cost of a step."
+    return "Both the cost of a step and the number of accepted tokens change with load."
+
+
+def _meeting(view: View, entries: list[Why]) -> str:
+    """Say at which load decoding stops gaining, and that the deciding metric stops before where first tokens delay."""
+    found = meeting({why.level: why.decode_speedup or 0.0 for why in entries})
+    if found is None:
+        return ""
+    load, low, high = found
+    said = f"Decoding stops gaining at ≈ {loads.said(words.load(load))}"
+    said += f" (interpolated between {words.load(low)} and {words.load(high)})"
+    even = view.judgement.decision.break_even
+    at = even.at if even is not None and even.form is Crossing.PAYS_UP_TO else None
+    if at is None or even is None or even.metric != "e2e" or at.value is None or at.high is None or at.high >= load:
+        return f"{said}."
+    later = view.speedup("ttft", low).ratio.high
+    if later is None or later >= 1:
+        return f"{said}."
+    label = vocabulary.metric(even.metric).label
+    return f"{said}; {label} does so at {words.load(at.value)} already, since first tokens come later."
