@@ -6,10 +6,12 @@ A server that ends fewer requests than arrive has no steady state: its times gro
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loadtest.checks import LARGEST
 from loadtest.settings import Load
 
 BACKLOG_RATIO = 0.05  # of the requests due: a growth below it does not bend their times by as much
@@ -18,9 +20,17 @@ BACKLOG_SDS = 3.0
 Floats = NDArray[np.float64]
 
 
-def gap_cv(load: Load) -> float:
-    """Return standard deviation ÷ mean of the gaps between arrivals; of a trace what [load] cv says of it."""
-    return load.cv if load.arrivals in ("gamma", "weibull", "trace") else 1.0
+def gap_cv(load: Load, habits: object = None) -> float:
+    """Return standard deviation ÷ mean of the gaps between arrivals, at least that of Poisson ones.
+
+    `habits` is what the header of a run tells of its sessions: of a trace its own burstiness. Runs of versions that
+    did not tell it are judged by [load] cv, as they were then.
+    """
+    if load.arrivals not in ("gamma", "weibull", "trace"):
+        return 1.0
+    told = habits.get("gap_cv") if load.arrivals == "trace" and isinstance(habits, Mapping) else None
+    known = isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < LARGEST
+    return max(1.0, float(told) if known else load.cv)  # type: ignore[arg-type]  # a number, where it is known
 
 
 def in_flight(due_s: Floats, end_s: Floats, *moments_s: float) -> tuple[int, ...]:

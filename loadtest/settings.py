@@ -246,7 +246,7 @@ class Trace:
 
     file: str = key("", text, "CSV or JSONL file beside the .toml, as `loadtest import` writes it or as published")
     start_s: float = key(0.0, duration_s, "leave out what arrived before this time after the first row")
-    length_s: float = key(0.0, duration_s, "take this much time from there on; 0: to the end")
+    length_s: float = key(0.0, duration_s, "take this much time from there on, or from the first row; 0: to the end")
     keep_ratio: float = key(1.0, number(0, 1, above=0), "keep this share of the sessions, drawn by their names")
     speed: float = key(1.0, number(0, 1e6, above=0), "times faster: all times within the trace are divided by it")
     jitter_s: float | None = key(

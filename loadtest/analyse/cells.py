@@ -19,8 +19,8 @@ from loadtest.settings import Experiment
 
 
 def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment: Experiment,
-               rows: CellRows | None = None) -> CellFacts:  # fmt: skip
-    """Return what the rules for a cell look at; `rows` are its requests."""
+               rows: CellRows | None = None, habits: object = None) -> CellFacts:  # fmt: skip
+    """Return what the rules for a cell look at; `rows` are its requests, `habits` what the header tells of sessions."""
     own, load = scrapes.get(cell.cell, ()), experiment.load
     return CellFacts(
         measured=measured,
@@ -29,7 +29,8 @@ def cell_facts(cell: CellRecord, measured: Measured, scrapes: ByCell, experiment
         closed=load.kind == "closed",
         unit=unit_of(load),
         steady=load.shape == "steady",
-        gap_cv=gap_cv(load),
+        recorded=load.arrivals == "trace",
+        gap_cv=gap_cv(load, habits),
         window=growth(own, "window_open", "window_close"),
         whole=growth(own, "idle_before", "idle_after"),
         restarted=restarted(own),

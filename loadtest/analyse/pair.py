@@ -81,7 +81,9 @@ def judged(
     requests = derive(requests_table, cells, experiment.decision.reading_pace)
     grouped = scrapes_by_cell(scrapes)
     measured = measure(requests, cells)
-    marks = {c.cell: cell_marks(cell_facts(c, measured[c.cell], grouped, experiment, requests.cell(c))) for c in cells}
+    habits = run.get("habits")
+    marks = {c.cell: cell_marks(cell_facts(c, measured[c.cell], grouped, experiment, requests.cell(c), habits))
+             for c in cells}  # fmt: skip
     judged = judged_cells(run, cells)
     valid = [c for c in judged if not any(mark.invalid for mark in marks[c.cell])]
     marks |= {c.cell: (*marks[c.cell], mark) for c in cells if (mark := unjudged(run, c))}

@@ -70,7 +70,8 @@ class CellFacts:
     closed: bool = True  # whether the load is a number of users
     unit: str = USERS  # of the level
     steady: bool = True  # whether the rate of an open load is meant to stay the same over the window
-    gap_cv: float = 1.0  # standard deviation ÷ mean of the gaps between arrivals
+    recorded: bool = False  # whether sessions arrive as a trace says
+    gap_cv: float = 1.0  # standard deviation ÷ mean of the gaps between arrivals, at least 1
     window: Deltas | None = None  # counters over the window
     whole: Deltas | None = None  # counters from idle to idle
     restarted: bool | None = None  # whether the server was started again within the cell; None: not known

@@ -169,7 +169,9 @@ def _unchecked(facts: RunFacts, missing: Mapping[str, str]) -> Mark | None:
     cells: dict[tuple[str, str], int] = {}
     for cell in facts.valid:
         own = facts.requests.cell(cell) if facts.requests is not None else None
-        seen = cell_facts(cell, facts.measured[cell.cell], facts.scrapes, facts.experiment, own)
+        seen = cell_facts(
+            cell, facts.measured[cell.cell], facts.scrapes, facts.experiment, own, facts.run.get("habits")
+        )
         for entry in cell_unknowns(seen).items():
             cells[entry] = cells.get(entry, 0) + 1
     for (name, what), count in cells.items():

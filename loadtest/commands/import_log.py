@@ -22,7 +22,7 @@ SETTINGS = {"start": "start_s", "length": "length_s", "keep": "keep_ratio", "spe
 @click.option("-o", "--out", type=PATH, required=True, metavar="NAME", help="Writes NAME.jsonl, NAME.py and NAME.toml.")
 @click.option("--map", "mapped", multiple=True, metavar="FIELD=NAME", help="Where a field stands, as ts=request.time.")
 @click.option("--start", metavar="TIME", help="Leave out what arrived before this time after the first row.")
-@click.option("--length", metavar="TIME", help="Take this much time from there on.")
+@click.option("--length", metavar="TIME", help="Take this much time from there on, or from the first row.")
 @click.option("--keep", metavar="SHARE", help="Keep this share of the sessions.")
 @click.option("--speed", metavar="FACTOR", help="Divide all times by this factor.")
 @click.option("--jitter", metavar="TIME", help="Spread arrivals over this time; default: if the clock is coarse.")

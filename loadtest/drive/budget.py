@@ -7,17 +7,19 @@ from dataclasses import dataclass
 
 from loadtest.checks import positive_s, shown
 from loadtest.drive.asking import PAIRS, short_cells
-from loadtest.drive.plan import cell_duration_s, coarse
+from loadtest.drive.plan import BETWEEN_CELLS_S, HOLD_AND_DRAIN, cell_duration_s, coarse
 from loadtest.drive.stages import RESERVED_LEVELS
+from loadtest.drive.timetable import Habits, timetable
 from loadtest.errors import UsageError
 from loadtest.experiment import override
 from loadtest.loads import unit_of
-from loadtest.settings import Experiment, Window
+from loadtest.settings import Experiment
 
 START_UP_S = 60.0  # how long a start of a real server is taken to last, its stop and first requests included
 CHECKS_S = 15.0  # introducing the servers, their first requests, calibrating the client, completing the records
 FEW_BLOCKS = 3  # blocks are left out down to here before levels are
 LEAST_COARSE = 4  # levels of a coarse ladder
+SINGLE = Habits(turns=1.0, most_turns=1.0, pauses_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class Terms:
     restarts: bool = False  # a block is one start of each arm
     starts: int = 0  # servers that the run starts once, before everything
     priced: bool = False  # what asking for token counts costs is measured first
+    habits: Habits | None = None  # of the sessions of an open load, where they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +51,32 @@ def parse_budget(word: str) -> float:
         raise UsageError(f"--budget is {shown(word)}; it must be {allowed}.") from None
 
 
-def level_s(window: Window, level: float, request_s: float, kind: str = "closed") -> float:
-    """Return how long a cell takes at a level: its window closes once enough requests were due in it.
+def level_s(experiment: Experiment, level: float, request_s: float, habits: Habits | None = None) -> float:
+    """Return how long a cell takes at a level.
 
-    Users bring a request after the other, so that each takes as long as a request; a rate brings them by itself.
+    Users bring a request after the other, and a window closes once enough were due in it. That of an open load opens
+    and closes at times that follow from its sessions' `habits` (None: one request each).
     """
+    window = experiment.window
+    if experiment.load.kind == "open":
+        times = timetable(experiment, level, habits or SINGLE, request_s)
+        return BETWEEN_CELLS_S + times.closes_s + HOLD_AND_DRAIN * request_s
     around_s = cell_duration_s(window, request_s)[0] - window.min_s
-    each_s = 1 / level if kind == "open" else request_s / level
-    return around_s + min(window.max_s, max(window.min_s, window.min_requests * each_s))
+    return around_s + min(window.max_s, max(window.min_s, window.min_requests * request_s / level))
 
 
 def plan_s(experiment: Experiment, terms: Terms) -> float:
     """Return how long a plan takes, everything around its cells included."""
-    window, ladder, kind = experiment.window, experiment.load.levels, experiment.load.kind
+    ladder, request_s, habits = experiment.load.levels, terms.request_s, terms.habits
     starts_s = terms.arms * START_UP_S if terms.restarts else 0.0
-    block_s = terms.arms * sum(level_s(window, level, terms.request_s, kind) for level in ladder) + starts_s
+    block_s = terms.arms * sum(level_s(experiment, level, request_s, habits) for level in ladder) + starts_s
     total_s = fixed_s(experiment, terms)
     if experiment.plan.stages != "two":
         return total_s + experiment.plan.blocks * block_s
-    dearest_s = max(level_s(window, level, terms.request_s, kind) for level in ladder)
+    dearest_s = max(level_s(experiment, level, request_s, habits) for level in ladder)
     judged_s = terms.arms * min(RESERVED_LEVELS, len(ladder)) * dearest_s + starts_s
-    short = coarse(experiment).window
-    coarse_s = terms.arms * sum(level_s(short, level, terms.request_s, kind) for level in ladder) + starts_s
+    short = coarse(experiment)
+    coarse_s = terms.arms * sum(level_s(short, level, request_s, habits) for level in ladder) + starts_s
     times = 1 if terms.restarts else experiment.plan.coarse_blocks
     return total_s + times * coarse_s + experiment.plan.blocks * judged_s
 

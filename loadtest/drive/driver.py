@@ -78,7 +78,7 @@ class Driver:
         self._tell({"event": "beat"})  # from here on silence means that something does not give way
         for note in notes_of(self._driving.prompts, self._job.experiment):
             self._tell({"event": "note", "text": note})
-        tell_likeness(self._job, self._driving.source, self._tell)
+        self._tell_sessions()
         self._assemble()
         if self._stopped:
             return
@@ -100,6 +100,12 @@ class Driver:
             cells = self._further()
             if not cells:
                 return
+
+    def _tell_sessions(self) -> None:
+        """Tell what the sessions are like: of which words, and in an open load of how many requests."""
+        tell_likeness(self._job, self._driving.source, self._tell)
+        if self._job.experiment.load.kind == "open":
+            self._tell({"event": "habits"} | self._driving.habits(self._job.experiment).told())
 
     def _assemble(self) -> None:
         """Wait for the workers that are to make the load, if they are."""

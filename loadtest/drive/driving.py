@@ -89,8 +89,12 @@ class Driving:
 
     def _opened(self, cell: Cell, experiment: Experiment) -> Opened:
         """Return the arrivals of a cell; its window opens and closes at the same times in every arm."""
+        times = timetable(experiment, cell.level, self.habits(experiment), self.stagger_s)
+        return Opened(experiment, cell.level, cell.block, times, self.source)
+
+    def habits(self, experiment: Experiment) -> Habits:
+        """Return what the sessions of an open load are like."""
         think_time = experiment.load.think_time
         if think_time not in self._habits:
             self._habits[think_time] = habits_of(self.source, experiment)
-        times = timetable(experiment, cell.level, self._habits[think_time], self.stagger_s)
-        return Opened(experiment, cell.level, cell.block, times, self.source)
+        return self._habits[think_time]

@@ -42,14 +42,31 @@ class CellFigure:
 
 
 def cell_figures(
-    cells: Sequence[CellRecord], requests: pa.Table | None, scrapes: Sequence[Scrape], metric: str, load: Load
+    cells: Sequence[CellRecord],
+    requests: pa.Table | None,
+    scrapes: Sequence[Scrape],
+    metric: str,
+    load: Load,
+    habits: object = None,
 ) -> list[CellFigure]:
-    """Return the figures of the cells, from their requests (REQUEST_SCHEMA) due in the windows; None: times alone."""
+    """Return the figures of the cells, from their requests (REQUEST_SCHEMA) due in the windows; None: times alone.
+
+    `habits` is what the run's header tells of the sessions of an open load.
+    """
     if requests is None:
         requests = REQUEST_SCHEMA.empty_table()
     edges = _edges(scrapes)
     rows = {record.cell: rows for record, rows in zip(cells, _by_cell(cells, requests, metric), strict=True)}
-    return [_figure(record, rows[record.cell], edges.get(record.cell, {}), metric, load) for record in cells]
+    held = _Held(steady=load.kind == "open" and load.shape == "steady", gap_cv=gap_cv(load, habits))
+    return [_figure(record, rows[record.cell], edges.get(record.cell, {}), metric, held) for record in cells]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the growth of the requests in flight is held against."""
+
+    steady: bool  # an open load whose rate is meant to stay; any other growth tells nothing
+    gap_cv: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +138,7 @@ def _edges(scrapes: Sequence[Scrape]) -> dict[int, dict[str, float]]:
     return found
 
 
-def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric: str, load: Load) -> CellFigure:
+def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric: str, held: _Held) -> CellFigure:
     took_s = (record.idle_wait_s or 0.0) + (max(0.0, record.drained_s - record.started_s) if record.drained_s else 0.0)
     opened, closed = record.window_open_s, record.window_close_s
     window_s = closed - opened if opened is not None and closed is not None else 0.0
@@ -133,15 +150,10 @@ def _figure(record: CellRecord, rows: _Rows, edges: Mapping[str, float], metric:
     values = rows.value[rows.ok]
     values = values[~np.isnan(values)]
     mean = float(np.mean(values)) if len(values) else math.nan
+    before, after = rows.in_flight
     return replace(
         place, figure=rate if metric == "output_tokens_per_s" else mean, output_tokens_per_s=rate,
         requests=len(values), error_ratio=1.0 - float(np.mean(rows.ok)),
         preempted=edges.get("window_close", 0.0) > edges.get("window_open", math.inf),
-        saturated=_saturated(*rows.in_flight, len(rows.ok), load),
+        saturated=held.steady and after - before > most_growth(before, after, len(rows.ok), held.gap_cv),
     )  # fmt: skip
-
-
-def _saturated(before: int, after: int, due: int, load: Load) -> bool:
-    """Say whether more requests came than were ended; a rate that is meant to move tells nothing of it."""
-    steady = load.kind == "open" and load.shape == "steady"
-    return steady and after - before > most_growth(before, after, due, gap_cv(load))

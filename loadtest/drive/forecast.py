@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from loadtest.drive.asking import PAIRS, short_cells
 from loadtest.drive.balance import orders
-from loadtest.drive.budget import START_UP_S, plan_s, words
+from loadtest.drive.budget import SINGLE, START_UP_S, level_s, plan_s, words
 from loadtest.drive.outputs import wanted_in_run
 from loadtest.drive.plan import Cell, cell_duration_s
 from loadtest.drive.prepare import REQUEST_S, SIMULATED_REQUEST_S, Prepared, terms_of
 from loadtest.drive.slo_check import BOUND_NEEDS, objective_words
 from loadtest.drive.stages import RESERVED_LEVELS
+from loadtest.drive.timetable import Habits, timetable
 from loadtest.loads import unit_of
 from loadtest.settings import Experiment
+from loadtest.workload.arrivals import TRACE
 
 NO_INTERVAL = "One block gives no interval: speed-ups are shown and nothing can be claimed."
 
@@ -22,16 +24,19 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
-def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, starts: int = 0) -> list[str]:
+def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, starts: int = 0,
+             habits: Habits | None = None) -> list[str]:  # fmt: skip
     """Return sentences on time, requests and claims, for requests that take about `request_s` without load.
 
-    `starts` is how many servers are started on the way, in all.
+    `starts` is how many servers are started on the way, in all; `habits` what the sessions of an open load are like.
     """
     window, blocks, levels = experiment.window, experiment.plan.blocks, experiment.load.levels
     shortest, longest = cell_duration_s(window, request_s)
     starting_s = starts * START_UP_S
     span = words(shortest * len(cells) + starting_s)
-    if window.max_s > window.min_s:
+    if experiment.load.kind == "open":  # its windows are known beforehand
+        span = words(sum(level_s(experiment, cell.level, request_s, habits) for cell in cells) + starting_s)
+    elif window.max_s > window.min_s:
         span += f" to {words(longest * len(cells) + starting_s)}"
     arms = len({cell.arm for cell in cells})
     ladder = f"{', '.join(f'{level:g}' for level in levels)} {unit_of(experiment.load)}"
@@ -40,7 +45,7 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
         f"{_count(len(cells), 'cell')}: {shape}.",
         f"Time: {span}, if a request takes about {request_s:g} s{_starting(starts)}.",
     ]
-    sentences += _arrival_words(experiment)
+    sentences += _arrival_words(experiment, request_s, habits)
     pooled = window.min_requests * blocks
     reached = [name for name, needs in BOUND_NEEDS.items() if pooled >= needs]
     if window.max_s > window.min_s:
@@ -69,13 +74,15 @@ def _several_words(candidates: int) -> str:
     )
 
 
-def _arrival_words(experiment: Experiment) -> list[str]:
+def _arrival_words(experiment: Experiment, request_s: float, habits: Habits | None) -> list[str]:
     """Say how sessions of an open load arrive, and how many requests that comes to."""
-    load, window = experiment.load, experiment.window
+    load = experiment.load
     if load.kind == "closed":
         return []
-    due = [f"{level * min(window.max_s, max(window.min_s, window.min_requests / level)):.0f}" for level in load.levels]
-    cv = f" with a coefficient of variation of {load.cv:g}" if load.arrivals in ("gamma", "weibull") else ""
+    windows_s = [timetable(experiment, level, habits or SINGLE, request_s).window_s for level in load.levels]
+    due = [f"{level * window_s:.0f}" for level, window_s in zip(load.levels, windows_s, strict=True)]
+    told = load.arrivals in ("gamma", "weibull") or (load.arrivals == TRACE and habits is not None)
+    cv = f" with a coefficient of variation of {habits.gap_cv if habits else load.cv:.3g}" if told else ""
     shape = "" if load.shape == "steady" else f", in a {load.shape} of {load.factor:g} times"
     ladder = ", ".join(f"{level:g}" for level in load.levels)
     sentence = (
@@ -102,7 +109,7 @@ def announcement(prepared: Prepared, cells: Sequence[Cell]) -> list[str]:
     if prepared.course.staged:
         sentences = _stages(prepared, cells, request_s)
     else:
-        sentences = forecast(prepared.experiment, cells, request_s, starts)
+        sentences = forecast(prepared.experiment, cells, request_s, starts, terms_of(prepared).habits)
     if choice.restarts:
         order = _order(cells)
         sentences.insert(1, f"One server at a time: {_count(len(order), 'start')}, {' '.join(order)}.")
@@ -113,7 +120,7 @@ def announcement(prepared: Prepared, cells: Sequence[Cell]) -> list[str]:
 
 def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list[str]:
     """Announce a coarse ladder and the blocks at the levels that it chooses."""
-    experiment, blocks = prepared.experiment, prepared.experiment.plan.blocks
+    experiment, blocks, terms = prepared.experiment, prepared.experiment.plan.blocks, terms_of(prepared)
     ladder = experiment.load.levels
     each = "one pair of starts" if prepared.choice.restarts else _count(prepared.course.coarse_blocks, "block")
     climbs = f"{each} at {', '.join(f'{x:g}' for x in ladder)} {unit_of(experiment.load)}"
@@ -123,9 +130,9 @@ def _stages(prepared: Prepared, cells: Sequence[Cell], request_s: float) -> list
     sentences = [
         f"First stage: at most {_count(len(cells), 'cell')}, {climbs}; it chooses the levels and is not judged.",
         f"It ends early once {ends}.",
-        *_arrival_words(experiment),
+        *_arrival_words(experiment, request_s, terms.habits),
         f"Second stage: {_count(blocks, 'block')} at 2 to 5 levels: the lowest, and around where it stops paying.",
-        f"Time: about {words(plan_s(experiment, terms_of(prepared)))}, if a request takes about {request_s:g} s.",
+        f"Time: about {words(plan_s(experiment, terms))}, if a request takes about {request_s:g} s.",
     ]
     if blocks == 1:
         return [*sentences, NO_INTERVAL]

@@ -72,6 +72,7 @@ def make_header(prepared: Prepared, plan: str, started: datetime, origin_ns: int
         "smoke": options.smoke,
         "measure_only": options.measure_only,
         "calibration": None,
+        "habits": None,
         "asking": None,
         "workers": None,
         "notes": [

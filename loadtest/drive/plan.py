@@ -12,6 +12,7 @@ from loadtest.settings import Experiment, Window
 from loadtest.workload.seeds import rng
 
 COARSE_WINDOW = 0.5  # of a judged cell's window: where to measure needs less than what is found there
+HOLD_AND_DRAIN = 2  # requests' time from the end of a window to that of its cell
 BETWEEN_CELLS_S = 1.0  # idle wait, scrapes and start-up of a cell, as seen on loopback
 
 
@@ -88,7 +89,7 @@ def plan_lines(cells: Sequence[Cell]) -> str:
 
 def cell_duration_s(window: Window, request_s: float) -> tuple[float, float]:
     """Return the shortest and longest time a cell may take when a request takes `request_s`."""
-    around = BETWEEN_CELLS_S + request_s * (1 + window.warmup_requests + 2)  # stagger, warm-up, hold, drain
+    around = BETWEEN_CELLS_S + request_s * (1 + window.warmup_requests + HOLD_AND_DRAIN)  # stagger, warm-up
     return window.min_s + around, window.max_s + around
 
 

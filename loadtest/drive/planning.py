@@ -68,7 +68,7 @@ class Planning:
         requests = read_requests(folder) if choosing else None
         scrapes = read_scrapes(folder) if choosing else ()
         figures = cell_figures(read_cells(folder), requests, scrapes, course.experiment.decision.metric,
-                               course.experiment.load)  # fmt: skip
+                               course.experiment.load, self._header.get("habits"))  # fmt: skip
         following = course.more(self.planned, figures, self._time())
         if choosing:
             self._header["coarse"] = course.showed(figures)

@@ -19,6 +19,7 @@ from loadtest.drive.choice import (
     with_options,
 )
 from loadtest.drive.finding import find_servers, refuse_empty
+from loadtest.drive.foreseen import foreseen
 from loadtest.drive.job import Workers
 from loadtest.drive.noise_run import read_noise_run
 from loadtest.drive.options import SPECULATIVE, Options, is_set, section
@@ -26,6 +27,7 @@ from loadtest.drive.plan import Cell, make_plan, make_start_plan
 from loadtest.drive.settling import settle
 from loadtest.drive.slo_check import refuse_silent_simulation, refuse_unjudgeable
 from loadtest.drive.stages import Course
+from loadtest.drive.timetable import Habits, habits_of
 from loadtest.drive.workers.wanted import refuse_unreachable, wanted
 from loadtest.errors import UsageError, nearest
 from loadtest.experiment import load_experiment, override, with_assignments, with_slo_file
@@ -56,6 +58,7 @@ class Prepared:
     fitted: str = ""  # what was left out to fit the budget, in a sentence
     sessions_from: dict[str, Any] | None = None  # prompts or trace in place of the scenario's own sessions
     notes: tuple[str, ...] = ()  # on those
+    habits: Habits | None = None  # of those, in an open load
     aa_run: dict[str, Any] | None = None  # the noise of an A/A run that claims are held against
     workers: Workers | None = None  # that make the load in place of the driver
     options: Options = field(repr=False)
@@ -81,7 +84,9 @@ def prepare(options: Options, environment: Mapping[str, str] = os.environ) -> Pr
     """Check the options, the scenario's settings and the choice of servers. Raises UsageError."""
     prepared = _prepare(options, environment)
     given = given_source(options.prompts, prepared.experiment)  # what cannot be used of it is said before any load
+    opened = given is not None and prepared.experiment.load.kind == "open"
     prepared = replace(prepared, sessions_from=given.protocol() if given else None,
+                       habits=habits_of(given, prepared.experiment) if opened else None,
                        notes=notes_of(given, prepared.experiment), workers=wanted(options))  # fmt: skip
     refuse_unreachable(prepared.workers, (arm.url for arm in prepared.arms))
     if not (options.smoke or options.measure_only):  # these judge nothing
@@ -108,8 +113,15 @@ def terms_of(prepared: Prepared) -> Terms:
     return Terms(
         arms=len(prepared.arms), request_s=SIMULATED_REQUEST_S if prepared.world else REQUEST_S,
         restarts=choice.restarts, starts=0 if choice.restarts else len(choice.starts),
-        priced=setting == "measure" or (setting == "auto" and not prepared.world),
+        priced=setting == "measure" or (setting == "auto" and not prepared.world), habits=_habits(prepared),
     )  # fmt: skip
+
+
+def _habits(prepared: Prepared) -> Habits | None:
+    """Return what the sessions of an open load are like; of those of a scenario's own, it is asked."""
+    if prepared.experiment.load.kind == "closed":
+        return None
+    return prepared.habits or foreseen(prepared.options.scenario, prepared.experiment)
 
 
 def _stages(prepared: Prepared) -> str:

@@ -40,7 +40,7 @@ from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
 FOREIGN = "a server had ended or shared its port, so that another program may have answered"
-KEPT = ("prompts", "asking", "workers")  # events of the driver that stand in the header as they come
+KEPT = ("prompts", "habits", "asking", "workers")  # events of the driver that stand in the header as they come
 
 
 def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
@@ -194,9 +194,8 @@ class _Run:
         )
         planning = Planning(self._folder, course, self._header, self._write_header, resumed.planned if resumed else ())
         if budget_s is not None:
-            request_s = terms_of(prepared).request_s
-            load = prepared.experiment.load
-            cell_s = level_s(prepared.experiment.window, load.levels[0], request_s, load.kind)
+            terms, experiment = terms_of(prepared), prepared.experiment
+            cell_s = level_s(experiment, experiment.load.levels[0], terms.request_s, terms.habits)
             planning.limit(budget_s, self._began_s, cell_s)
         planning.append([] if resumed else course.first())
         return planning

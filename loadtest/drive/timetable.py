@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 from loadtest.errors import UsageError
 from loadtest.settings import Experiment, Load
-from loadtest.workload.arrivals import Pattern, Trace
+from loadtest.workload.arrivals import TRACE, Pattern, Trace, cv_of
+from loadtest.workload.replay import TraceSource
 from loadtest.workload.sessions import SessionKey, SessionSource
 
 SAMPLE = 400  # sessions of a source that are looked at
@@ -22,6 +24,11 @@ class Habits:
     turns: float  # requests of a session, on average
     most_turns: float  # that most sessions do not exceed
     pauses_s: float  # between the turns of one session, that most do not exceed; without the pause before the first
+    gap_cv: float = 1.0  # standard deviation ÷ mean of the gaps between the arrivals of sessions
+
+    def told(self) -> dict[str, float]:
+        """Return what a run's header says of them."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +67,19 @@ def habits_of(source: SessionSource | None, experiment: Experiment) -> Habits:
         for session in sessions
     ]
     found = habits_from([len(session.turns) for session in sessions], pauses_s, load)
-    requests, of_sessions = getattr(source, "requests", None), getattr(source, "sessions", None)
-    if load.turns is None and isinstance(requests, int) and isinstance(of_sessions, int) and of_sessions:
-        return replace(found, turns=requests / of_sessions)  # a trace knows all of its own
-    return found
+    if not isinstance(source, TraceSource):
+        return found
+    own = load.arrivals == TRACE and math.isfinite(source.gap_cv)  # it knows all of its own
+    return replace(found, turns=load.turns or source.requests / source.sessions,
+                   gap_cv=source.gap_cv if own else found.gap_cv)  # fmt: skip
 
 
 def habits_from(turns: Sequence[int], pauses_s: Sequence[float], load: Load) -> Habits:
     """Return what sessions of so many turns, and pauses between them, are like; `load.turns` goes before the mean."""
-    most = int(MOST * (len(turns) - 1))
-    return Habits(turns=load.turns or sum(turns) / len(turns), most_turns=sorted(turns)[most],
-                  pauses_s=sorted(pauses_s)[most])  # fmt: skip
+    return Habits(
+        turns=load.turns or sum(turns) / len(turns), most_turns=sorted(turns)[int(MOST * (len(turns) - 1))],
+        pauses_s=sorted(pauses_s)[int(MOST * (len(pauses_s) - 1))], gap_cv=cv_of(load.arrivals, load.cv),
+    )  # fmt: skip
 
 
 def timetable(experiment: Experiment, level: float, habits: Habits, request_s: float) -> Timetable:

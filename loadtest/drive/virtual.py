@@ -77,6 +77,7 @@ def run_virtual(experiment: Experiment, arms: Mapping[str, ArmModel], pool: Shap
     names = list(arms)
     run = VirtualRun(_header(experiment, arms, world), {name: arm.declared_k > 0 for name, arm in arms.items()})
     run.header["starts"] = experiment.plan.blocks if restarts else 1
+    run.header["habits"] = pool.habits(experiment).told() if experiment.load.kind == "open" else None
     servers: dict[tuple[str, int], VirtualServer] = {}
     course = Course(experiment=experiment, arms=tuple(names), restarts=restarts,
                     by_block=budget_s is not None, looks=looks)  # fmt: skip
@@ -101,7 +102,8 @@ def _following(course: Course, run: VirtualRun, planned: Sequence[Cell], left_s:
     if not course.opened:
         return []
     metric, choosing = course.experiment.decision.metric, course.staged and not course.judged(planned)
-    figures = cell_figures(run.cells, run.requests() if choosing else None, run.scrapes, metric, course.experiment.load)
+    figures = cell_figures(run.cells, run.requests() if choosing else None, run.scrapes, metric, course.experiment.load,
+                           run.header.get("habits"))  # fmt: skip
     time = None
     if left_s is not None:
         time = Time(left_s=left_s, cell_s=cell_duration_s(course.experiment.window, 1.0)[0])

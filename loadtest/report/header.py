@@ -134,7 +134,7 @@ def conditions(view: View) -> tuple[tuple[str, str], ...]:
     found = [
         ("server", _version(view)), ("hardware", _hardware(view)),
         ("generation", ", ".join(_named(generation, key, word) for key, word in GENERATION if _given(generation, key))),
-        ("load", _load(load)), ("windows", _windows(view)),
+        ("load", _load(load, section(view.run, "habits"))), ("windows", _windows(view)),
     ]  # fmt: skip
     return tuple((name, value) for name, value in found if value)
 
@@ -171,9 +171,9 @@ def _hardware(view: View) -> str:
     return "; ".join(f"{name}: {text or 'not said'}" for name, text in said)
 
 
-def _load(load: Mapping[str, Any]) -> str:
+def _load(load: Mapping[str, Any], habits: Mapping[str, Any]) -> str:
     kind, think = load.get("kind"), load.get("think_time")
-    said = {"closed": "closed loop", "open": f"open load, {_arrivals(load)}"}.get(str(kind), "")
+    said = {"closed": "closed loop", "open": f"open load, {_arrivals(load, habits)}"}.get(str(kind), "")
     if said and isinstance(think, int | float):  # a factor on the scenario's own pauses
         said += f", think times × {think:g}" if think else ", no think time"
     if kind == "closed":
@@ -181,11 +181,13 @@ def _load(load: Mapping[str, Any]) -> str:
     return said
 
 
-def _arrivals(load: Mapping[str, Any]) -> str:
+def _arrivals(load: Mapping[str, Any], habits: Mapping[str, Any]) -> str:
     name, shape = words.plain(load.get("arrivals"), 40), words.plain(load.get("shape"), 40)
     said = f"{name} arrivals" if name else "arrivals at a set rate"
     if name in ("gamma", "weibull"):
         said += f" (CV {words.plain(load.get('cv'), 40)})"
+    if name == "trace" and _given(habits, "gap_cv"):
+        said += f" (its own CV {words.plain(habits['gap_cv'], 40)})"
     if shape and shape != "steady":
         said += f", a {shape} of {words.plain(load.get('factor'), 40)} times"
     return said

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loadtest.workload.seen import Seen, clock
@@ -47,7 +48,13 @@ def settings_text(trace: str, seen: Seen, params: Mapping[str, Counter[str]], so
 
     `source` are sentences on where they come from.
     """
+    seen = _replayed(seen)
     return "\n".join([*_heading(source), *_trace(trace), *_load(seen), *_generation(seen, params), *_rest(seen)]) + "\n"
+
+
+def _replayed(seen: Seen) -> Seen:
+    """Return what was seen with the rates of the replay; its hours stay those of the log, whose day is weighed."""
+    return replace(seen, hours=tuple(replace(h, requests_per_s=h.requests_per_s * seen.speed) for h in seen.hours))
 
 
 def _heading(source: Sequence[str]) -> Iterator[str]:
@@ -64,6 +71,7 @@ def _trace(trace: str) -> Iterator[str]:
 def _load(seen: Seen) -> Iterator[str]:
     peak, hours, left_out = seen.busiest, *_day(seen)
     when = f"in the busiest hour ({clock(peak.begins_s)})" if len(seen.hours) > 1 else "on average"
+    when += f", {seen.speed:g} times as fast as the log" if seen.speed != 1 else ""
     yield from (
         "", "[load]",
         'kind = "open"                                # requests arrive as they did, whatever the server does',
@@ -95,7 +103,7 @@ def _day(seen: Seen) -> tuple[dict[float, float], float]:
         if hour.requests_per_s >= least:
             load = rounded(hour.requests_per_s)
             lasting[load] = lasting.get(load, 0.0) + hour.lasts_s
-    quiet = sum(hour.requests_per_s * hour.lasts_s for hour in seen.hours if hour.requests_per_s < least)
+    quiet = sum(hour.requests_per_s * hour.lasts_s for hour in seen.hours if hour.requests_per_s < least) / seen.speed
     total = sum(hour.lasts_s for hour in seen.hours)
     day = {load: max(0.01, round(24 * seconds / total, 2)) for load, seconds in sorted(lasting.items())}
     return day, quiet / seen.requests

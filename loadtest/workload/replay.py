@@ -14,7 +14,7 @@ from loadtest.workload.filler import DEFAULT_KIND, KINDS, kind_of, text_of_block
 from loadtest.workload.logged import LeftOut
 from loadtest.workload.seeds import rng
 from loadtest.workload.sessions import Session, SessionKey, Turn
-from loadtest.workload.trace_index import Index, index_of
+from loadtest.workload.trace_index import Index, cv_of_gaps, index_of
 from loadtest.workload.trace_lines import Line, line_at, open_plain
 from loadtest.workload.trace_rows import Counted, Row, TraceFile
 
@@ -77,6 +77,16 @@ class TraceSource:
         return self.requests / self.span_s
 
     @property
+    def gap_cv(self) -> float:
+        """Standard deviation ÷ mean of the gaps between its sessions; NaN below three sessions."""
+        return cv_of_gaps(self._starts_s)
+
+    @property
+    def speed(self) -> float:
+        """How many times faster than recorded it runs: all times here, and the rates, are those of the replay."""
+        return self._settings.speed
+
+    @property
     def holds_text(self) -> bool:
         """Whether it is a log with its text, which is somebody's own and stays out of records and reports."""
         return self.file.holds_text
@@ -92,7 +102,8 @@ class TraceSource:
         name = self.file.path.name
         first = (
             f"{name} ({self.file.form.name}): {self.requests:,} of {self.file.read:,} rows used, in {self.sessions:,}"
-            f" sessions; {self.requests_per_s:.3g} requests/s over {self.span_s:,.0f} s."
+            f" sessions; {self.requests_per_s:.3g} requests/s over {self.span_s:,.0f} s"
+            + (f", {self.speed:g} times as fast as recorded." if self.speed != 1 else ".")
         )
         return (first, *sentences(name, self.file, self.index.counted), *self._on_text())
 

@@ -1,4 +1,7 @@
-"""What a trace is like: rate, burstiness, requests in flight, lengths and classes, by hour where it lasts hours."""
+"""What a trace is like: rate, burstiness, requests in flight, lengths and classes, by hour where it lasts hours.
+
+All times and rates are those of the log; a replay that runs faster has `speed` times the rates.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from loadtest.workload.replay import TraceSource
-from loadtest.workload.trace_index import ANSWERED_PER_S, Floats, Index, Ints
+from loadtest.workload.trace_index import ANSWERED_PER_S, Floats, Index, Ints, cv_of_gaps
 
 HOUR_S, MINUTE_S = 3600.0, 60.0
 FIRST_OF_A_CLOCK_S = 1e9  # a later time is a date (2001 and after); an earlier one counts from some start
@@ -31,6 +34,7 @@ class Hour:
 class Seen:
     """What a trace is like."""
 
+    speed: float  # how many times faster than recorded it is replayed
     sessions: int
     requests: int
     begins_s: float
@@ -58,16 +62,16 @@ class Seen:
 
 def seen_of(source: TraceSource, repeats: int | None) -> Seen:
     """Return what a trace is like."""
-    index = source.index
-    lasted_s = _durations_s(index)
+    index, speed = source.index, source.speed
+    due_s, span_s, lasted_s = index.due_s * speed, source.span_s * speed, _durations_s(index, speed)
     classes = np.bincount(index.category, minlength=len(index.categories))
     named = sorted(zip(index.categories, classes.tolist(), strict=True), key=lambda item: -item[1])
-    minutes = np.bincount((index.due_s / MINUTE_S).astype(np.int64))
+    minutes = np.bincount((due_s / MINUTE_S).astype(np.int64))
     return Seen(
-        sessions=source.sessions, requests=source.requests, begins_s=index.origin_s, span_s=source.span_s,
-        hours=tuple(_hours(index, lasted_s, source.span_s)),
-        busiest_minute_per_s=float(minutes.max()) / min(MINUTE_S, max(source.span_s, 1e-9)),
-        cv=_cv(index.due_s), cv_in_minutes=_cv_in_minutes(index.due_s),
+        speed=speed, sessions=source.sessions, requests=source.requests, begins_s=index.origin_s, span_s=span_s,
+        hours=tuple(_hours(index.origin_s, due_s, lasted_s, span_s)),
+        busiest_minute_per_s=float(minutes.max()) / min(MINUTE_S, max(span_s, 1e-9)),
+        cv=cv_of_gaps(due_s), cv_in_minutes=_cv_in_minutes(due_s),
         told_duration=bool(np.mean(~np.isnan(index.duration_s)) > 0.5),
         input_tokens=_quantiles(index.input_tokens),
         output_tokens=_quantiles(index.output_tokens[index.output_tokens > 0]),
@@ -75,23 +79,24 @@ def seen_of(source: TraceSource, repeats: int | None) -> Seen:
     )  # fmt: skip
 
 
-def _durations_s(index: Index) -> Floats:
+def _durations_s(index: Index, speed: float) -> Floats:
+    """Return how long each request took by the log; the index holds the times of the replay."""
     assumed = np.maximum(index.output_tokens, 0) / ANSWERED_PER_S
-    return np.where(np.isnan(index.duration_s), assumed, index.duration_s)
+    return np.where(np.isnan(index.duration_s), assumed, index.duration_s * speed)
 
 
-def _hours(index: Index, lasted_s: Floats, span_s: float) -> Iterator[Hour]:
+def _hours(origin_s: float, due_s: Floats, lasted_s: Floats, span_s: float) -> Iterator[Hour]:
     """Yield the hours of the clock that the trace touches, the first and last as far as they are covered."""
     if span_s < 2 * HOUR_S:
-        count = len(index.due_s)
-        yield Hour(begins_s=index.origin_s, lasts_s=span_s, requests_per_s=count / span_s,
+        count = len(due_s)
+        yield Hour(begins_s=origin_s, lasts_s=span_s, requests_per_s=count / span_s,
                    in_flight=float(lasted_s.sum()) / span_s)  # fmt: skip
         return
-    clock_s = index.origin_s + index.due_s
+    clock_s = origin_s + due_s
     lasted_before_s = np.concatenate(([0.0], np.cumsum(lasted_s)))
-    ends_s = index.origin_s + span_s
-    for hour in range(int(index.origin_s // HOUR_S), int(ends_s // HOUR_S) + 1):
-        begins_s = max(hour * HOUR_S, index.origin_s)
+    ends_s = origin_s + span_s
+    for hour in range(int(origin_s // HOUR_S), int(ends_s // HOUR_S) + 1):
+        begins_s = max(hour * HOUR_S, origin_s)
         lasts_s = min((hour + 1) * HOUR_S, ends_s) - begins_s
         if lasts_s < HOUR_S / 10:  # a sliver tells no rate
             continue
@@ -100,14 +105,9 @@ def _hours(index: Index, lasted_s: Floats, span_s: float) -> Iterator[Hour]:
                    in_flight=float(lasted_before_s[last] - lasted_before_s[first]) / lasts_s)  # fmt: skip
 
 
-def _cv(due_s: Floats) -> float:
-    gaps = np.diff(due_s)
-    return float(gaps.std(ddof=1) / gaps.mean()) if len(gaps) > 1 and gaps.mean() > 0 else float("nan")
-
-
 def _cv_in_minutes(due_s: Floats) -> float:
     bounds = np.searchsorted(due_s, np.arange(0.0, float(due_s[-1]) + MINUTE_S, MINUTE_S))
-    found = [_cv(due_s[a:b]) for a, b in pairwise(bounds) if b - a >= 10]
+    found = [cv_of_gaps(due_s[a:b]) for a, b in pairwise(bounds) if b - a >= 10]
     found = [cv for cv in found if cv == cv]
     return float(np.median(found)) if found else float("nan")
 
@@ -122,6 +122,11 @@ def seen_in_words(seen: Seen) -> Iterator[str]:
     """Yield what was seen, line by line, for the terminal."""
     begins, ends = clock(seen.begins_s), clock(seen.begins_s + seen.span_s)
     yield f"time        {begins} to {ends}, {_lasting(seen.span_s)}"
+    if seen.speed != 1:
+        yield (
+            f"replayed    {seen.speed:g} times as fast, in {_lasting(seen.span_s / seen.speed)}, at"
+            f" {seen.requests_per_s * seen.speed:.3g} requests/s on average; what follows is by the log's own clock"
+        )
     hourly = f" {seen.busiest.requests_per_s:.3g} in the busiest hour," if len(seen.hours) > 1 else ""
     yield (
         f"rate        {seen.requests_per_s:.3g} requests/s on average,{hourly} {seen.busiest_minute_per_s:.3g} in the"

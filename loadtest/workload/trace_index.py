@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -126,8 +127,8 @@ class _Choice:
         if self._first_s is None:
             self._first_s = row.t_s
         since_s = row.t_s - self._first_s - settings.start_s
-        outside = (settings.start_s and since_s < 0) or (settings.length_s and since_s >= settings.length_s)
-        if outside:
+        windowed = settings.start_s > 0 or settings.length_s > 0
+        if windowed and not 0 <= since_s < (settings.length_s or math.inf):
             return "left out: outside the window of time (start_s, length_s)"
         if settings.keep_ratio < 1 and not self._drawn(row):
             return "left out: thinned (keep_ratio)"
@@ -266,3 +267,9 @@ def clock_step_s(t_s: Floats) -> float:
     on_it = np.abs(steps - np.round(steps)) < ON_STEP
     step = float(np.median(gaps_on / np.round(steps)))
     return round(step, 3) if step >= COARSE_S and on_it.mean() >= NEARLY_ALL else 0.0
+
+
+def cv_of_gaps(t_s: Floats) -> float:
+    """Return standard deviation ÷ mean of the gaps between ascending times; NaN below two gaps, or where all are 0."""
+    gaps = np.diff(t_s)
+    return float(gaps.std(ddof=1) / gaps.mean()) if len(gaps) > 1 and gaps.mean() > 0 else float("nan")

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from made_run import BASE, SPEC, cell, header, request, table_of
 
 from loadtest.analyse.counters import Deltas
+from loadtest.analyse.open_validity import RATE_SDS, most_by_chance
 from loadtest.analyse.rules import CellFacts, Effect, Mark, Unknown
 from loadtest.analyse.run_validity import RULES, RunFacts, twin_requests
 from loadtest.analyse.summary import measure
@@ -32,13 +34,15 @@ def a_cell(rows: Sequence[Request] = GOOD, *, users: int = 1, window: dict[str, 
     )  # fmt: skip
 
 
-def an_open_cell(rate: float, count: int = 100, unfinished: int = 0, turns: int = 1, **facts: Any) -> CellFacts:
+def an_open_cell(rate: float, count: int = 100, unfinished: int = 0, turns: int = 1,
+                 users: Sequence[int] = (), **facts: Any) -> CellFacts:  # fmt: skip
     """A request every 0.1 s of the window of 10 s; the last ones end after it, the others at once."""
     rows = []
     for i in range(count):
         due_s = 99.05 + 10.0 * i / count
         end_s = due_s + (20.0 if i >= count - unfinished else 0.01)
-        rows.append(request(session=i // turns, turn=i % turns, level=rate, due_s=due_s, sent_s=due_s,
+        user = users[i] if users else i // turns
+        rows.append(request(session=i // turns, user=user, turn=i % turns, level=rate, due_s=due_s, sent_s=due_s,
                             headers_s=due_s, first_visible_s=due_s, end_s=end_s, body_hash=f"{i:x}", chunk_s=[end_s],
                             chunk_tokens=[7]))  # fmt: skip
     made = a_cell(rows, level=rate)
@@ -330,6 +334,39 @@ def test_chance_is_wider_where_gaps_vary_more_and_sessions_have_several_turns() 
     assert rules["rate not reached"](an_open_cell(16.0)) is not None
     assert rules["rate not reached"](an_open_cell(16.0, gap_cv=2.0)) is None  # 60 apart, four sd of 2 · √160 = 25
     assert rules["arrivals exceed completions"](an_open_cell(10.0, unfinished=20, gap_cv=2.0)) is None
+
+
+def test_chance_is_wider_where_sessions_differ_in_their_turns_and_a_trace_is_told_of_its_own_rate() -> None:
+    check = {rule.name: rule.check for rule in CELL_RULES}["rate not reached"]
+    varying = [1] * 60 + [4] * 10  # of 100 requests, whose squares come to 220; four sd are 4 · √(150 · 2.2) = 72
+    users = [user for user, turns in enumerate(varying) for _ in range(turns)]
+    assert check(an_open_cell(15.0)) is not None  # 50 apart, four sd of √150 = 49
+    assert check(an_open_cell(15.0, users=users)) is None
+    mark = check(an_open_cell(15.0, recorded=True))
+    assert isinstance(mark, Mark)
+    assert "the trace's own rate moves" in mark.sentence
+    assert "load.turns" not in mark.sentence
+
+
+@pytest.mark.parametrize("pause_s", [0.01, 2.0, 20.0, 100.0])
+@pytest.mark.parametrize(("gap_cv", "high"), [(1.0, 1.04), (2.0, 1.04)])
+def test_counts_of_sessions_of_varying_turns_vary_by_chance_as_was_said(
+    pause_s: float, gap_cv: float, high: float
+) -> None:
+    """Sessions of a geometric number of turns with pauses between them; their windows of 20 s are seen often enough."""
+    generator, turns, windows, window_s = np.random.default_rng(5), 4.0, 10_000, 20.0
+    arrive_s = np.cumsum(generator.gamma(gap_cv**-2, gap_cv**2, size=windows * 20))  # a session a second
+    asked = generator.geometric(1 / turns, size=len(arrive_s))
+    place = np.arange(asked.sum()) - np.repeat(np.cumsum(asked) - asked, asked)
+    session = np.repeat(np.arange(len(asked)), asked)
+    window = ((np.repeat(arrive_s, asked) + pause_s * place - 2000.0) // window_s).astype(int)
+    inside = (window >= 0) & (window < windows - 500)
+    counts = np.bincount(window[inside])
+    _, each = np.unique(window[inside] * len(asked) + session[inside], return_counts=True)
+    said = (most_by_chance(turns * window_s, each, gap_cv) / RATE_SDS) ** 2
+    assert counts.mean() == pytest.approx(turns * window_s, rel=0.03)
+    low = 0.95 if gap_cv == 1.0 else 0.55  # Poisson arrivals vary as was said; of bursts it is the most they can vary
+    assert low < counts.var() / said < high
 
 
 def test_rules_of_open_loads_leave_closed_ones_and_moving_rates_alone() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.drive.budget import Terms, fit, level_s, parse_budget, plan_s, thinned
+from loadtest.drive.budget import Terms, fit, level_s, parse_budget, plan_s, thinned, words
 from loadtest.drive.forecast import announcement
+from loadtest.drive.foreseen import foreseen
 from loadtest.drive.options import Options
-from loadtest.drive.prepare import prepare
+from loadtest.drive.prepare import prepare, terms_of
+from loadtest.drive.timetable import Habits, timetable
 from loadtest.errors import UsageError
 from loadtest.experiment import override
-from loadtest.settings import Experiment, Window
+from loadtest.settings import Experiment, Load, Window
 
 PAIR = Terms(arms=2, request_s=1.0)
 EIGHT = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -34,11 +36,11 @@ def test_what_is_no_duration_is_refused(word):
 
 
 def test_a_window_waits_for_its_requests_within_its_bounds():
-    window = Window(min_s=60.0, max_s=120.0, min_requests=100, warmup_requests=2.0)
+    closed = Experiment(window=Window(min_s=60.0, max_s=120.0, min_requests=100, warmup_requests=2.0))
     # around a window: 1 s, and a stagger, two warm-up requests, hold and drain of 1 s each
-    assert level_s(window, 1.0, 1.0) == 6 + 100
-    assert level_s(window, 100.0, 1.0) == 6 + 60
-    assert level_s(window, 1.0, 5.0) == 26 + 120
+    assert level_s(closed, 1.0, 1.0) == 6 + 100
+    assert level_s(closed, 100.0, 1.0) == 6 + 60
+    assert level_s(closed, 1.0, 5.0) == 26 + 120
 
 
 def test_the_time_of_a_plan_counts_everything():
@@ -141,6 +143,54 @@ def test_a_budget_beside_a_smoke_run_is_refused(scenario):
 
 def test_a_rate_brings_its_requests_however_long_each_takes():
     window = Window(min_s=60.0, max_s=120.0, min_requests=100, warmup_requests=2.0)
-    assert level_s(window, 1.0, 10.0, "open") == 51 + 100  # 1 s, and stagger, warm-up, hold and drain of 10 s each
-    assert level_s(window, 20.0, 10.0, "open") == 51 + 60
-    assert level_s(window, 0.1, 10.0, "open") == 51 + 120
+    opened = Experiment(window=window, load=Load(kind="open"))
+    assert level_s(opened, 1.0, 10.0) == 51 + 100  # 1 s, and stagger, warm-up, hold and drain of 10 s each
+    assert level_s(opened, 20.0, 10.0) == 51 + 60
+    assert level_s(opened, 0.1, 10.0) == 51 + 120
+
+
+def test_a_cell_of_sessions_is_forecast_as_its_timetable_has_it():
+    """100 requests come in 25 s from a session a second of four requests; the window opens when one is at its end."""
+    window = Window(min_s=10.0, max_s=120.0, min_requests=100, warmup_requests=2.0)
+    opened = Experiment(window=window, load=Load(kind="open", per="sessions"))
+    habits = Habits(turns=4.0, most_turns=6.0, pauses_s=30.0)
+    times = timetable(opened, 1.0, habits, 2.0)
+    assert (times.opens_s, times.window_s) == (2 + 6 * 2 + 30, 25.0)
+    assert level_s(opened, 1.0, 2.0, habits) == 1 + 44 + 25 + 2 * 2
+    assert level_s(opened, 1.0, 2.0) == 1 + 6 + 100 + 4  # where nothing is known of them
+    terms = Terms(arms=2, request_s=2.0, habits=habits)
+    one = override(override(opened, "load", levels=(1.0,)), "plan", stages="one", blocks=3)
+    assert plan_s(one, terms) == 15 + 3 * 2 * 74
+
+
+SESSIONS = """
+from loadtest.scenario import LLMUser, Session, Turn, task
+
+class Source:
+    def session(self, key):
+        return Session(turns=(Turn(category="", user="Hello", assistant="", think_s=2.0),) * (2 + 4 * (key.number % 2)))
+
+class Mine(LLMUser):
+    source = Source()
+
+    @task
+    def hold_one(self):
+        self.hold(self.next_session())
+"""
+
+
+@pytest.mark.nightly
+def test_the_sessions_of_a_scenario_are_known_before_a_run(tmp_path):
+    scenario = tmp_path / "mine.py"
+    scenario.write_text("print('{}' * 1000)\n" + SESSIONS)
+    options = Options(scenario=scenario, rates="0.5,2", window="10s", assignments=("load.per=sessions",), **PAIR_URLS)
+    prepared = prepare(options, {})
+    assert terms_of(prepared).habits == Habits(turns=4.0, most_turns=6, pauses_s=10.0)
+    said = announcement(prepared, prepared.cells())
+    # Windows of 10 s, and 1 s, a stagger, six requests and their pauses, hold and drain of a second each.
+    assert f"Time: {words(24 * (10 + 1 + 1 + 6 + 10 + 2))}, if a request takes about 1 s." in said
+    scenario.write_text(SESSIONS.replace("task\n", "tsak\n", 1))
+    with pytest.raises(UsageError, match=r"mine\.py, line 2: importing the scenario raised ImportError"):
+        foreseen(scenario, override(prepared.experiment, "plan", seed=2))
+    scenario.write_text("import os\nos._exit(3)")
+    assert foreseen(scenario, override(prepared.experiment, "plan", seed=3)) is None  # the run says what is wrong

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loadtest.backlog import gap_cv
 from loadtest.drive.figures import cell_figures
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
 from loadtest.drive.noise_run import read_noise_run
@@ -77,6 +78,36 @@ def test_sessions_of_unknown_length_have_no_rate_of_requests() -> None:
         habits_of(None, opened())
     assert habits_of(None, opened(turns=2.5)).turns == 2.5
     assert habits_of(None, opened(per="sessions")).turns == 1.0
+
+
+@pytest.mark.parametrize(
+    ("load", "gap_cv"),
+    [({"arrivals": "poisson"}, 1.0), ({"arrivals": "constant"}, 0.0), ({"arrivals": "gamma", "cv": 3.0}, 3.0)],
+)
+def test_habits_tell_the_gaps_of_a_process(load: dict[str, object], gap_cv: float) -> None:
+    assert habits_of(Dialogues(), opened(**load)).gap_cv == gap_cv
+    assert habits_of(None, opened(per="sessions", **load)).gap_cv == gap_cv
+
+
+def test_a_trace_is_held_against_its_own_burstiness_and_turns(tmp_path: Path) -> None:
+    """Bursts of ten sessions within 0.9 s, a minute apart; one session in two has three requests."""
+    rows = [f"{60 * burst + 0.1 * n},10,5,s{burst}-{n}" for burst in range(100) for n in range(10)]
+    rows += [f"{60 * burst + 0.1 * n + 2 + turn},10,5,s{burst}-{n}" for burst in range(100) for n in range(0, 10, 2)
+             for turn in (0, 1)]  # fmt: skip
+    (tmp_path / "t.csv").write_text("\n".join(["ts,input_tokens,output_tokens,session", *rows]))
+    source = open_trace(Trace(file=str(tmp_path / "t.csv"), jitter_s=0.0, speed=7.0), 1)
+    gaps_s = ([0.1] * 9 + [59.1]) * 99 + [0.1] * 9
+    own = float(np.std(gaps_s, ddof=1) / np.mean(gaps_s))
+    load = {"arrivals": "trace", "cv": 0.05}
+    habits = habits_of(source, opened(**load))
+    assert habits.turns == 2.0
+    assert habits.gap_cv == pytest.approx(own, rel=1e-6)
+    assert own == pytest.approx(3.0, abs=0.1)
+    assert gap_cv(opened(**load).load, habits.told()) == pytest.approx(own, abs=1e-4)
+    assert gap_cv(opened(arrivals="trace", cv=7.0).load) == 7.0  # of a run made before it was told
+    assert gap_cv(opened(arrivals="trace", cv=7.0).load, {"gap_cv": "x"}) == 7.0
+    assert gap_cv(opened(arrivals="constant").load, habits.told()) == 1.0
+    assert habits_of(source, opened(arrivals="poisson")).gap_cv == 1.0
 
 
 def test_a_trace_is_needed_for_the_arrivals_of_one() -> None:

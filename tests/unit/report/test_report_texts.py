@@ -211,3 +211,7 @@ def test_the_conditions_name_the_process_of_an_open_load():
     load |= {"arrivals": "poisson", "shape": "steady", "think_time": 0.0}
     said = str(header.conditions(View(run=run, judgement=example.judgement())))
     assert "open load, poisson arrivals, no think time" in said
+    load |= {"arrivals": "trace"}
+    run |= {"habits": {"gap_cv": 13.15}}
+    said = str(header.conditions(View(run=run, judgement=example.judgement())))
+    assert "open load, trace arrivals (its own CV 13.15), no think time" in said

@@ -120,6 +120,28 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
 
 
+def test_a_replay_that_runs_faster_is_told_by_the_clock_of_the_log(tmp_path: Path) -> None:
+    day_of_a_service(tmp_path / "day.jsonl", per_hour={0: 200, 1: 400, 2: 100})
+    plain = imported(tmp_path / "day.jsonl", "-o", tmp_path / "plain").output.splitlines()
+    fast = imported(tmp_path / "day.jsonl", "-o", tmp_path / "fast", "--speed", "60").output.splitlines()
+    added = [line for line in fast if line not in plain and not line.startswith(("Wrote", "Next"))]
+    (said,) = added
+    assert said == (
+        "  replayed    60 times as fast, in 180 s, at 3.88 requests/s on average;"
+        " what follows is by the log's own clock"
+    )
+    ends = ("Wrote", "Next")
+    assert [line for line in plain if line not in fast] == [line for line in plain if line.startswith(ends)]
+    slow, quick = (tomllib.loads((tmp_path / f"{name}.toml").read_text()) for name in ("plain", "fast"))
+    assert quick["traffic"]["hours"] == slow["traffic"]["hours"]
+    assert quick["traffic"]["loads"] == pytest.approx([60 * load for load in slow["traffic"]["loads"]], rel=0.04)
+    assert "requests/s; 6.65 in the busiest hour (2026-03-01 10:00), 60 times as fast as the log" in (
+        (tmp_path / "fast.toml").read_text()
+    )
+    rows = [json.loads(line)["ts"] for line in (tmp_path / "fast.jsonl").read_text().splitlines()]
+    assert rows[-1] == pytest.approx(180, abs=2)
+
+
 def test_a_compressed_trace_is_unpacked_and_nothing_of_that_is_left(tmp_path: Path) -> None:
     packed = tmp_path / "conv.csv.gz"
     packed.write_bytes(gzip.compress((DATA / "azure_form.csv").read_bytes()))

@@ -78,6 +78,14 @@ def test_a_window_a_speed_and_a_limit_of_length(tmp_path: Path) -> None:
     }
 
 
+def test_a_length_alone_begins_at_the_first_row(tmp_path: Path) -> None:
+    rows = ["100,1,5", "90,2,5", "105,3,5", "99.9,4,5", "110,5,5"]
+    source = opened(table(tmp_path, rows), length_s=10.0, jitter_s=0.0)
+    assert source.index.input_tokens.tolist() == [1, 3]
+    assert done(source) == {"left out: outside the window of time": (3, 3)}
+    assert opened(table(tmp_path, rows), jitter_s=0.0).requests == 5  # without a window all are used
+
+
 def test_thinning_keeps_whole_sessions_and_the_share_asked_for(tmp_path: Path) -> None:
     rows = [f"{i},5,5,s{i // 4}" for i in range(8000)]
     path = table(tmp_path, rows, "ts,input_tokens,output_tokens,session")
