@@ -29,7 +29,7 @@ from loadtest.drive.workers.messages import (
     Heard,
     Hub,
 )
-from loadtest.drive.workers.peers import Peer, one_line, said_of
+from loadtest.drive.workers.peers import SAID, Peer, one_line, said_of
 from loadtest.drive.workers.phases import Word
 from loadtest.drive.workers.spool import rows_in
 from loadtest.drive.workers.words import Begin, count_from, found_from, number_from
@@ -38,6 +38,7 @@ from loadtest.experiment import as_document
 from loadtest.record import Request
 
 BEAT_S = 0.25
+SENSELESS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)  # what a message that is none raises
 MOST_PEERS = 1000  # that ever joined: what more there were would be no workers
 
 
@@ -157,7 +158,7 @@ class Master:
                 continue
             try:
                 self._take(heard, now_ns)
-            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            except SENSELESS:
                 continue  # it makes no sense: whoever sent it is no worker of this version
 
     def _take(self, heard: Heard, now_ns: int) -> None:
@@ -224,8 +225,9 @@ class Master:
         if data["record"] is not None:
             try:
                 peer.record = found_from(data["record"])
-            except UsageError as error:
-                peer.trouble, peer.usage = f"what it found of its cell makes no sense: {error}", False
+            except (UsageError, *SENSELESS) as error:  # its cell would wait for what it found without end
+                why = str(error) if isinstance(error, UsageError) else repr(error)
+                peer.trouble, peer.usage = f"what it found of its cell makes no sense: {why[:SAID]}", False
 
     def _rows(self, peer: Peer, part: dict[str, Any]) -> None:
         """Keep the rows of a part that are new; of one that leaves a gap none, since it will come again."""

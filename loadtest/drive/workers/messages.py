@@ -104,7 +104,9 @@ class Line:
 
     def again(self) -> None:
         """Connect anew: a connection that was cut without a word may not be seen to be gone for minutes."""
+        context = self._client.socket.context
         self._client.close(linger=0)
+        context.term()  # its threads and open files would stay as long as the process
         self._client = _rpc.Client(*self._where, self._node)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -71,13 +72,20 @@ def number_from(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]  # it is a number
 
 
+def _rank_from(value: object) -> float:
+    """Return a rank in a message, infinite of a failed request. Raises ValueError for what orders nothing."""
+    if not isinstance(value, float) or math.isnan(value):
+        raise ValueError(value)
+    return value
+
+
 def found_from(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a worker found of its cell. Raises KeyError, TypeError, ValueError or UsageError for what is none."""
     cell, texts, agreement = data["cell"], data["texts"], data["agreement"]
     if cell is not None:
         row_of(CellRecord, {**cell}, "what a worker found")
     for late_s, due_s, text in texts:
-        number_from(late_s), number_from(due_s), row_of(KeptText, {**text}, "what a worker kept")
+        _rank_from(late_s), _rank_from(due_s), row_of(KeptText, {**text}, "what a worker kept")
     return {
         "error": str(data["error"]), "cell": cell, "users": number_from(data["users"]) or 0.0, "texts": texts,
         "agreement": None if agreement is None else asdict(row_of(Agreement, {**agreement}, "how a worker agrees")),

@@ -24,9 +24,9 @@ from loadtest.drive.workers.peers import Peer
 from loadtest.drive.workers.phases import Count, JoinedPhases, ToldPhases, Word
 from loadtest.drive.workers.spool import Spool, left_in, rows_in
 from loadtest.drive.workers.wanted import place_of, refuse_unreachable, wanted
-from loadtest.drive.workers.words import count_from
+from loadtest.drive.workers.words import count_from, found_from
 from loadtest.errors import UsageError
-from loadtest.record import CellRecord, Request
+from loadtest.record import CellRecord, KeptText, Request
 from loadtest.settings import Window
 
 MS = 1_000_000
@@ -270,6 +270,28 @@ assert "dill" not in sys.modules and "cloudpickle" not in sys.modules
 """
 
 
+AGAIN = """
+import gc, os
+import locust
+from loadtest.drive.workers.messages import Line
+
+line = Line("127.0.0.1", 9, "x")
+gc.disable()  # as in a worker that drives
+before = [len(os.listdir("/proc/self/" + of)) for of in ("fd", "task")]
+for _ in range(20):
+    line.again()
+    line.receive(0.001)
+after = [len(os.listdir("/proc/self/" + of)) for of in ("fd", "task")]
+assert after == before, (before, after)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_line_that_is_connected_anew_leaves_no_open_files_and_no_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", AGAIN], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_bytes_that_are_no_message_are_none() -> None:
     done = subprocess.run([sys.executable, "-c", HEARD], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -325,7 +347,9 @@ for start in (-1, 2**63 - 1, 2**63, 1e308, "0", None):
 say(stranger, "report", report(offset_s="x", bound_s=[1]))
 say(stranger, "report", report(offset_s=float("nan")))
 for found in ({"cell": 5}, {"error": "", "cell": {"state": "complete"}, "users": 1, "agreement": None, "texts": [],
-              "word_late_s": None, "offset_s": None, "bound_s": None}):
+              "word_late_s": None, "offset_s": None, "bound_s": None},
+              {"error": "", "cell": None, "users": "x", "agreement": None, "texts": [], "word_late_s": None,
+               "offset_s": None, "bound_s": None}):
     master._begins = {"stranger": type("Begin", (), {"attempt": 1, "message": lambda self: {}, "plan_sha256": ""})()}
     say(stranger, "report", report(attempt=1, record=found))
 scenario.unlink()
@@ -333,6 +357,7 @@ say(stranger, "want", {"sha256": named["sha256"], "start": 0})
 say(stranger, "ping", {"asked_ns": 7})
 assert hear(stranger, "pong", "part")[1]["asked_ns"] == 7
 assert peer.clock == {"offset_s": None, "bound_s": None} and peer.record is None, (peer.clock, peer.record)
+assert peer.trouble.startswith("what it found of its cell makes no sense"), peer.trouble  # and the cell does not wait
 for number in range(MOST_PEERS):
     line(b"%d" % number).send(msgpack.dumps(["join", {"version": __version__, "name": "w"}, "x"]))
     gevent.sleep(0)
@@ -366,6 +391,21 @@ def test_nothing_that_speaks_over_the_line_can_load_a_pickle() -> None:
 def test_a_count_that_is_none_is_refused(data: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         count_from(data)
+
+
+def found(**given: object) -> dict[str, object]:
+    nothing = {"error": "", "cell": None, "users": 1, "agreement": None, "texts": [], "word_late_s": None,
+               "offset_s": None, "bound_s": None}  # fmt: skip
+    return nothing | given
+
+
+def test_the_text_of_a_failed_request_comes_first_and_is_taken() -> None:
+    text = asdict(KeptText(cell=0, arm="a", session=1, turn=0, prompt="p", answer=""))
+    texts = [(-math.inf, 2.0, text), (-1.5, 2.0, text), (math.inf, 3.0, text)]  # as `Texts` ranks them
+    assert found_from(found(texts=texts))["texts"] == texts
+    for rank in (math.nan, "1", None, True):
+        with pytest.raises(ValueError, match=str(rank)):
+            found_from(found(texts=[(rank, 2.0, text)]))
 
 
 @pytest.mark.parametrize(("word", "place"), [
