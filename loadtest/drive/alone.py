@@ -6,10 +6,8 @@ speculate, or accepts nothing. The answers are read whole; no time is taken of t
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx
@@ -22,6 +20,7 @@ from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.servers.control import Control
 from loadtest.servers.identity import PROBE_DIALOGUE
+from loadtest.servers.limit_headers import rate_limits
 from loadtest.settings import Generation
 
 TOKENS = 64
@@ -32,8 +31,6 @@ MANY = 1.05  # tokens per chunk above this: drafts are accepted
 ONE = 1.01  # at most this, over ENOUGH chunks: none is
 ENOUGH = 24  # chunks after the first
 TELLING_S = 0.1  # a whole answer that took less may come in one piece from a quick server
-_LIMITS = {"requests": "x-ratelimit-limit-requests", "tokens": "x-ratelimit-limit-tokens"}
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +127,3 @@ def _at_once(chunk_s: list[float]) -> bool:
 
 def _told(value: int) -> int | None:
     return value if value >= 0 else None
-
-
-def rate_limits(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return what a gateway's headers say it lets through, per minute, by `requests` and `tokens`.
-
-    These are the headers of the OpenAI API, whose window is a minute; other gateways have taken them over.
-    """
-    found: dict[str, float] = {}
-    for name, header in _LIMITS.items():
-        match = _NUMBER.match(headers.get(header, "").strip())
-        if match and float(match[0]) > 0:
-            found[name] = float(match[0])
-    return found

@@ -16,6 +16,7 @@ from loadtest.servers.control import Arm, Control, resolve_model
 from loadtest.servers.counters import BEGAN
 from loadtest.servers.identity import BY_ANSWERS, Identity, identify
 from loadtest.servers.kinds import KINDS
+from loadtest.servers.limit_headers import lowest
 from loadtest.settings import Generation
 
 ALONE_SALT = "loadtest-introduction"
@@ -83,7 +84,7 @@ def _asked(control: Control, identity: Identity, generation: Generation, *, answ
     plain = Generation(temperature=0.0)
     first = ask(control, identity.model, plain, tokens=PROMPT_TOKENS, count=way, salt=salt)
     found = ask(control, identity.model, plain, count=way, salt=salt, repeating=True)
-    limits = identity.rate_limits | first.rate_limits | found.rate_limits
+    limits = lowest(identity.rate_limits, first.rate_limits, found.rate_limits)
     identity = replace(identity, prompt_tokens=first.prompt_tokens, at_once=found.at_once, rate_limits=limits)
     if identity.speculates is None and found.speculates is not None:
         identity = replace(identity, speculates=found.speculates, shown_by=BY_ANSWERS)

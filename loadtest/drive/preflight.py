@@ -18,6 +18,7 @@ from loadtest.servers.arm import Arm
 from loadtest.servers.control import Control
 from loadtest.servers.identity import PROBE_DIALOGUE, Identity
 from loadtest.servers.kinds import KINDS
+from loadtest.servers.limit_headers import lowest
 from loadtest.settings import Generation
 
 TOKENS = 2  # of each small answer
@@ -88,10 +89,9 @@ def attempt(control: Control, model: str, generation: Generation, counts: Sequen
     if STREAM_OPTIONS in refused:
         raise UsageError(f"T{control.arm.where[1:]} does not take stream_options, so that no answer says how many"
                          " tokens it has; without token counts nothing can be measured.")  # fmt: skip
-    limits: dict[str, float] = {}
-    for answer in answers:
-        limits |= answer.rate_limits
-    return Trial(refused=tuple(refused), requests=len(answers), rate_limits=limits)
+    return Trial(
+        refused=tuple(refused), requests=len(answers), rate_limits=lowest(*(answer.rate_limits for answer in answers))
+    )
 
 
 def accepted_counts(identity: Identity) -> tuple[str, ...]:

@@ -22,8 +22,9 @@ def cost_of(prepared: Prepared) -> str:
 
 def refuse_unconfirmed(prepared: Prepared, *, yes: bool) -> None:
     """Raise UsageError when a server may be on the public internet and this was not confirmed; it says what is sent."""
-    public = [arm.url for arm in prepared.arms if arm.url and is_public(arm.url)]
+    ways = [url for arm in prepared.arms for url in (arm.url, arm.proxy) if url]
+    public = [url for url in dict.fromkeys(ways) if is_public(url)]
     if not public or yes:
         return
-    said = f"{' and '.join(dict.fromkeys(public))} may be on the public internet. This plan sends {cost_of(prepared)}."
+    said = f"{' and '.join(public)} may be on the public internet. This plan sends {cost_of(prepared)}."
     raise UsageError(f"{said} If these servers are yours to load, and this is to be paid, add --yes.")

@@ -29,7 +29,7 @@ def refuse_above_limits(arms: Sequence[Arm], identities: Mapping[str, Identity],
     for arm in arms:
         limit = identities[arm.name].rate_limits.get("requests")
         if limit is not None and sent > limit:
-            raise UsageError(f"T{arm.where[1:]} allows {limit:g} requests a minute (x-ratelimit-limit-requests), and"
+            raise UsageError(f"T{arm.where[1:]} allows {limit:,.10g} requests a minute (by its rate-limit headers), and"
                              f" the plan has {planned}: what would be measured is that limit. Choose lower levels, or"
                              " have it raised.")  # fmt: skip
 
@@ -47,7 +47,7 @@ def token_notes(arms: Sequence[Arm], identities: Mapping[str, Identity], experim
         limit = identities[arm.name].rate_limits.get("tokens")
         if limit is not None and sent * longest > limit:
             notes.append(
-                f"T{arm.where[1:]} allows {limit:,.0f} tokens a minute (x-ratelimit-limit-tokens), and {planned} ask"
+                f"T{arm.where[1:]} allows {limit:,.0f} tokens a minute (by its rate-limit headers), and {planned} ask"
                 f" for up to {sent * longest:,.0f} of output alone: cells that meet that limit are invalid. Choose"
                 " lower levels or generation.max_tokens, or have it raised."
             )

@@ -150,6 +150,6 @@ def is_public(url: str) -> bool:
         pass
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except OSError:
+    except (OSError, UnicodeError):
         return "." in host  # a name of one word is that of a container or a machine nearby
     return any(ip_address(str(place).partition("%")[0]).is_global for place in found)

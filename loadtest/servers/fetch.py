@@ -36,8 +36,10 @@ class Answer:
 
     def object(self) -> dict[str, Any] | None:
         """Return the JSON object that an answer with status 200 holds; None when it holds none that could be kept."""
-        if self.status != 200:
-            return None
+        return self.document() if self.status == 200 else None
+
+    def document(self) -> dict[str, Any] | None:
+        """Return the JSON object of an answer with any status; None when it holds none that could be kept."""
         try:
             data = _plain(json.loads(self.body), DEEPEST)
         except (ValueError, RecursionError):

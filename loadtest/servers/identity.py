@@ -11,7 +11,7 @@ from typing import Any
 from loadtest.servers.control import Control
 from loadtest.servers.counters import family_names
 from loadtest.servers.kinds import KINDS, OPENAI, SIMULATED, VLLM, Kind, detect, remembers
-from loadtest.servers.told import Told, text, whole
+from loadtest.servers.told import EXTRACTING, Told, text, whole
 from loadtest.servers.told import flatten as flatten
 
 PROBE_TEXT = 'How many tokens is this? Größe, naïve, 数える: 12,345.67 {"key": [1, 2]}'
@@ -67,20 +67,24 @@ def identify(control: Control, model: str) -> Identity:
         probe_tokens=_probe(control, kind, model), template=_template(control, kind, model) or told.template,
         speculates=speculates, shown_by=shown_by, method=told.method, drafter=told.drafter, modes=told.modes,
         num_speculative_tokens=told.k if told.k is not None else len(positions) or None,
-        remembers=remembers(kind.name, told.method), config=told.config, config_from=told.config_from,
-        simulated_world=told.simulated_world,
+        remembers=remembers(kind.name, told.method or control.arm.method), config=told.config,
+        config_from=told.config_from, simulated_world=told.simulated_world,
         counters=error or ("" if family_names("\n".join(values)) else "no known counters"),
     )  # fmt: skip
 
 
 def _speculates(kind: Kind, told: Told, values: Mapping[str, float]) -> tuple[bool | None, str]:
-    """Return (whether it speculates, how that is known): a counter that exists only then, the settings, a count."""
-    known = bool(kind.prefix) and any(name.startswith(kind.prefix) for name in values)
-    if known and kind.drafts_show_it:
-        return kind.drafts in values, BY_COUNTERS
+    """Return (whether it speculates, how that is known): drafts that were counted, the settings, a telling counter.
+
+    That a counter is missing says least: a gateway may let only some through, or a version name it otherwise.
+    """
+    extracts = EXTRACTING in told.modes  # is counted as if it drafted
+    if values.get(kind.drafts, 0) > 0 and not extracts:
+        return True, BY_COUNTERS
     if told.speculates is not None:
         return told.speculates, BY_SETTINGS
-    return (True, BY_COUNTERS) if values.get(kind.drafts, 0) > 0 else (None, "")
+    known = bool(kind.prefix) and any(name.startswith(kind.prefix) for name in values)
+    return (kind.drafts in values, BY_COUNTERS) if known and kind.drafts_show_it else (None, "")
 
 
 def _probe(control: Control, kind: Kind, model: str) -> int | None:

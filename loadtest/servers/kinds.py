@@ -100,10 +100,11 @@ LLAMACPP = Kind(
     drafts="llamacpp:spec_decode_num_drafts_total",
     per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
     salts=False, tokenizes=(("/tokenize", "content"),), templates=("/apply-template",),
+    remembering=("ngram-mod",),  # one pool for all slots (its docs/speculative.md)
 )  # fmt: skip
 OPENAI = Kind(  # a vLLM behind a gateway that rewrites the list of models may still tell its settings
     name="openai", title="OpenAI-compatible server", read=vllm.read, counts=("continuous", "ids", "none"),
-    tokenizes=VLLM.tokenizes, templates=VLLM.templates,
+    tokenizes=VLLM.tokenizes, templates=VLLM.templates, remembering=VLLM.remembering,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (SIMULATED, VLLM, SGLANG, LLAMACPP, OPENAI)}
 
@@ -128,4 +129,5 @@ def prefixes() -> tuple[str, ...]:
 def remembers(kind: str, method: str | None) -> bool:
     """Return whether a drafter learns from earlier requests, so that acceptance may rise as a run goes on."""
     found = KINDS.get(kind)
-    return found is not None and bool(method) and str(method).lower() in found.remembering
+    methods = (method or "").lower().split("+")  # of llama.cpp there may be several
+    return found is not None and any(each in found.remembering for each in methods)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from loadtest.errors import printable
 from loadtest.servers.arm import Arm
 from loadtest.servers.counters import BEGAN, PREFIXES, Sample, added_up
 from loadtest.servers.fetch import Answer, NoAnswer
@@ -18,6 +19,7 @@ from loadtest.servers.fetch import Answer, NoAnswer
 REACH_S = 120  # how far back a sample may lie
 FRESH_WITHIN_S = 35.0  # two scrapes at the usual 15 s, and some
 POLL_S = 1.0
+QUOTED = 300  # characters of its own words
 GONE_S = 45.0  # a series that has had no sample for three scrapes at the usual 15 s
 
 Fetch = Callable[[str], Answer]
@@ -33,9 +35,9 @@ def scrape(arm: Arm, fetch: Fetch) -> tuple[dict[str, float], list[float], float
     while True:
         asked_s = time.perf_counter()
         answer = fetch(query_url(arm))
-        found = answer.object() if answer.status == 200 else None
-        if found is None:
-            raise NoAnswer(f"Prometheus answers with HTTP {answer.status} and no JSON object")
+        found = answer.document()  # what is wrong with a query comes with status 400
+        if found is None or (answer.status != 200 and "error" not in found):
+            raise NoAnswer(f"Prometheus answers with HTTP {answer.status} and no figures")
         samples, oldest_s, newest_s = read(found)
         if not samples:
             raise NoAnswer(f"Prometheus holds no series for {{{arm.prometheus_match}}} within {REACH_S} s")
@@ -63,7 +65,8 @@ def read(document: Mapping[str, Any]) -> tuple[list[Sample], float, float]:
     """
     data = document.get("data")
     if document.get("status") != "success" or not isinstance(data, Mapping) or data.get("resultType") != "matrix":
-        raise NoAnswer(f"Prometheus refuses the query: {document.get('error') or 'no matrix of samples'}")
+        said = printable(str(document.get("error") or "no matrix of samples"))[:QUOTED]
+        raise NoAnswer(f"Prometheus refuses the query: {said}")
     try:
         series = [(each["metric"], *each["values"][-1]) for each in data["result"]]
         found = [(labels["__name__"], labels, float(value), float(at_s)) for labels, at_s, value in series]

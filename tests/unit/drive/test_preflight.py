@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from answering import AnsweringServer, Handler
 
-from loadtest.drive.alone import rate_limits
 from loadtest.drive.pair import introduce
 from loadtest.drive.preflight import agreed, optional_fields, salted, trial_notes
 from loadtest.drive.rate_limits import refuse_above_limits, token_notes
@@ -143,16 +142,11 @@ def test_a_plan_above_the_limit_on_tokens_is_told(gateways: list[Gateway]) -> No
     assert told(Load(levels=(1.0, 58.0))) == []  # 29,696
     assert told(Load(levels=(1.0, 59.0)), 508) == []  # 29,972
     assert told(Load(levels=(1.0, 59.0)))[0] == (
-        f"The fast server at {limited.url} allows 30,000 tokens a minute (x-ratelimit-limit-tokens), and 59 users at"
+        f"The fast server at {limited.url} allows 30,000 tokens a minute (by its rate-limit headers), and 59 users at"
         " once ask for up to 30,208 of output alone: cells that meet that limit are invalid. Choose lower levels or"
         " generation.max_tokens, or have it raised."
     )
     assert "and 2 requests/s ask for up to 61,440 of" in told(Load(kind="open", levels=(0.5, 2.0)))[0]
-
-
-def test_headers_that_are_no_limits() -> None:
-    assert rate_limits({"x-ratelimit-limit-requests": "many", "x-ratelimit-limit-tokens": "0"}) == {}
-    assert rate_limits({"x-ratelimit-limit-requests": "500;w=60"}) == {"requests": 500}
 
 
 def test_only_what_the_experiment_sets_is_tried() -> None:

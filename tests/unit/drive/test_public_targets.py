@@ -54,6 +54,14 @@ def planned(url: str):
     return prepare(Options(scenario=SCENARIO, server=url, levels="1,16", blocks=3, assignments=words), {})
 
 
+def test_a_way_through_a_public_proxy_is_public() -> None:
+    words = ("plan.stages=one", "servers.proxy=http://8.8.8.8:3128")
+    through = prepare(Options(scenario=SCENARIO, server="http://10.0.0.1", levels="1", assignments=words), {})
+    with pytest.raises(UsageError, match=r"^http://8\.8\.8\.8:3128 may be on the public internet"):
+        refuse_unconfirmed(through, yes=False)
+    refuse_unconfirmed(through, yes=True)
+
+
 def test_the_cost_is_said_and_yes_confirms_it() -> None:
     public = planned("http://8.8.8.8")
     assert cost_of(public) == ("6 cells of at least 50 requests each, so at least 300 requests of up to 128 output"

@@ -129,6 +129,37 @@ def test_faked_and_lossy_acceptance_are_told(meet: Meet, speculative: Any, modes
     assert all(mode in row["candidate"] for mode in modes)
 
 
+def test_settings_that_tell_of_speculation_outweigh_a_counter_that_is_missing(meet: Meet) -> None:
+    """A gateway may pass on some of the metrics, and a later version may name them otherwise."""
+    server = vllm("ngram")
+    text = str(server.got["/metrics"])
+    server.got["/metrics"] = "".join(line for line in text.splitlines(keepends=True) if "spec_decode" not in line)
+    told = meet(server)
+    assert (told.counters, told.speculates, told.shown_by) == ("", True, "settings")
+    server = vllm("ngram", dev=False)
+    server.got["/metrics"] = "vllm:num_requests_running 0.0\n"
+    assert (meet(server).speculates, meet(vllm("base", dev=False)).shown_by) == (False, "counters")
+
+
+def test_drafts_that_were_counted_outweigh_settings_that_deny_them(meet: Meet) -> None:
+    server = llamacpp("base")
+    server.got["/metrics"] = "llamacpp:spec_decode_num_drafts_total 3\nllamacpp:requests_processing 0\n"
+    told = meet(server)
+    assert (told.speculates, told.shown_by) == (True, "counters")
+    server = vllm("ngram")
+    info: Any = server.got["/server_info"]
+    extracting = info["vllm_config"] | {"speculative_config": {"method": "extract_hidden_states"}}
+    server.got["/server_info"] = info | {"vllm_config": extracting}
+    server.got["/metrics"] = "vllm:spec_decode_num_drafts_total 7\n"
+    assert meet(server).speculates is False
+
+
+def test_a_declared_method_tells_that_a_drafter_remembers(meet: Meet) -> None:
+    rows = {"data": [{"id": "gpt", "owned_by": "someone"}]}
+    assert meet(RecordedServer({"/v1/models": rows}), method="suffix").remembers
+    assert not meet(RecordedServer({"/v1/models": rows})).remembers
+
+
 def test_a_llamacpp_that_drafts_and_one_that_does_not(meet: Meet) -> None:
     base, told = meet(llamacpp("base")), meet(llamacpp("ngram"))
     assert (told.kind, told.version, told.max_model_len) == ("llamacpp", "b1-7e4c0a9", 2048)
@@ -199,7 +230,8 @@ def test_detection() -> None:
 @pytest.mark.parametrize(
     ("kind", "method", "expected"),
     [("vllm", "suffix", True), ("sglang", "NGRAM", True), ("vllm", "ngram", False), ("vllm", None, False),
-     ("llamacpp", "ngram-simple", False), ("what", "suffix", False)],
+     ("llamacpp", "ngram-simple", False), ("llamacpp", "draft+ngram-mod", True), ("what", "suffix", False),
+     ("openai", "suffix", True), ("openai", "ngram", False), ("vllm", "", False)],
 )  # fmt: skip
 def test_drafters_that_remember(kind: str, method: str | None, expected: bool) -> None:
     assert remembers(kind, method) is expected

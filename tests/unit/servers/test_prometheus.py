@@ -58,7 +58,10 @@ def test_only_samples_from_after_the_question_count(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (told({}, 503), "HTTP 503 and no JSON object"),
+        (told({}, 503), "HTTP 503 and no figures"),
+        (told(matrix(), 503), "HTTP 503 and no figures"),
+        (told({"status": "error", "error": "1:2: \x1b[31mparse error" + "!" * 999}, 400),
+         r"^Prometheus refuses the query: 1:2: parse error!{280,285}$"),
         (told({"status": "error", "error": "bad matcher"}), "refuses the query: bad matcher"),
         (told(matrix()), r"no series for \{job=\"a\"\} within 120 s"),
         (told({"status": "success", "data": {"resultType": "vector", "result": []}}), "no matrix of samples"),
