@@ -18,7 +18,8 @@ def main() -> None:
     try:
         command_line()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; one more Ctrl-C must not change the exit code
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # all is said: none may change the exit code now
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from loadtest.drive.orders import Orders
 from loadtest.drive.outputs import Tell
 from loadtest.drive.outputs_phase import collector_for, tell_likeness
 from loadtest.drive.plan import Cell, coarse
+from loadtest.drive.presence import Presence
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.probe import probe
 from loadtest.drive.records import Records
@@ -37,7 +38,7 @@ from loadtest.drive.workers.crew import Crew
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.loads import unit_of
 from loadtest.record import CellRecord, Request, RequestWriter
-from loadtest.servers.control import Arm, Control, arm_from, no_longer_answers, reset_prefixes
+from loadtest.servers.control import Arm, Control, arm_from, reset_prefixes
 from loadtest.settings import Experiment
 from loadtest.workload.given import notes_of
 
@@ -57,6 +58,7 @@ class Driver:
         self.switches = self.orders.switches
         self._records = Records(job, self.switches, lambda: tell({"event": "beat"}))
         self._driving = Driving(job, self._clock, self.switches, self._records, tell)
+        self._presence = Presence(job.started, tell, self.orders)
         self._controls = {arm.name: Control(arm) for arm in job.arms}
         self._targets: dict[str, Target] = {}
         self._unit = unit_of(job.experiment.load)
@@ -163,7 +165,7 @@ class Driver:
         self._targets[arm.name] = Target(name=arm.name, endpoint=endpoint, model=arm.model, count=found.count,
                                          salted=salted)  # fmt: skip
         self._tell({"event": "probe", "arm": arm.name} | asdict(found))
-        self._outputs.collect(self._controls[arm.name], arm, salted=salted)
+        self._outputs.collect(self._controls[arm.name], arm, salted=salted, gone=self._presence.gone)
         return found.token_s * generation.max_tokens
 
     def _settle_stagger(self, requests_s: Sequence[float]) -> None:
@@ -231,7 +233,7 @@ class Driver:
                 experiment = coarse(experiment)
             record = self._driving.drive(cell, control.arm, target, control, experiment, self._records.keep,
                                          waited_s)  # fmt: skip
-        gone = None if record.state == "interrupted" else no_longer_answers(control)
+        gone = None if record.state == "interrupted" else self._presence.gone(control)
         if gone is not None:  # its cell says nothing of the arm, however few requests failed, and is measured again
             record = replace(record, state="interrupted", reason=str(gone))
         self._records.ended(record)

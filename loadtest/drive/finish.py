@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadtest.drive.folder import rewrite_lines
 from loadtest.drive.header import gpus_now
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.resume import Resumed
@@ -38,7 +37,6 @@ class Finish:
     arms: tuple[str, ...]
     planned: frozenset[int]  # cells
     late: Mapping[str, float | None]  # arm → share of its steps that were late, where it is simulated
-    foreign: Mapping[int, str]  # cell → why what answered in it may not have been what was started
     origin_ns: int
 
     def finish(self, header: dict[str, Any]) -> None:
@@ -47,23 +45,10 @@ class Finish:
             header["simulated"]["late_ratio"] = self._late_ratios(header["simulated"]["late_ratio"])
         if self.prepared.world:
             header["simulated"]["truth"] = self._truth()
-        self._disown()
         write_json(self.folder / "run.json", header)
         finish_requests(self.folder)
         for name in ("job.json", f"server-{NULL}.log", f"truth-{NULL}.jsonl"):
             (self.folder / name).unlink(missing_ok=True)
-
-    def _disown(self) -> None:
-        """Note the cells that say nothing of their arm as interrupted: they are not judged, and are measured again."""
-        if self.foreign:
-            rewrite_lines(
-                self.folder / "cells.jsonl",
-                lambda row: (
-                    row | {"state": "interrupted", "reason": why}
-                    if (why := self.foreign.get(row.get("cell", -1)))
-                    else row
-                ),
-            )
 
     def _late_ratios(self, before: Mapping[str, float | None]) -> dict[str, float | None]:
         """Return the larger of each arm's share of late steps now and before; without a cell now, that before."""

@@ -12,7 +12,10 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def stopping_on_interrupt() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything; nohup's choice stays."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path stops everything; nohup's choice stays.
+
+    What is held when it ends stays held: the program's exit code follows.
+    """
 
     def raise_interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -23,10 +26,11 @@ def stopping_on_interrupt() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
 
 
 def hold_interrupts() -> None:
-    """Ignore interrupts until `stopping_on_interrupt` ends: the run has, and its records are being completed."""
+    """Ignore interrupts from now on: the run has ended, its records are being completed, and its answer is given."""
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)

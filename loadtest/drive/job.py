@@ -47,6 +47,7 @@ class Job:
     asking: dict[str, Any] | None = None  # which requests ask for token counts, where it was settled before
     outputs: int = 0  # prompts by which the arms' answers are compared before the first cell
     workers: Workers | None = None
+    started: tuple[str, ...] = ()  # arms that the parent starts, and alone can tell from another program at their port
     restarts: bool = False  # the driver asks for each start of an arm, since only one runs at a time
 
     def write(self, path: Path) -> None:
@@ -60,6 +61,7 @@ class Job:
             "sitting": self.sitting, "total": self.total, "asking": self.asking,
             "calibration": asdict(self.calibration) if self.calibration else None, "restarts": self.restarts,
             "outputs": self.outputs, "workers": asdict(self.workers) if self.workers else None,
+            "started": self.started,
         }  # fmt: skip
         path.write_text(json.dumps(data), encoding="utf-8")
 
@@ -75,5 +77,6 @@ def read_job(path: Path) -> Job:
         coarse_blocks=data["coarse_blocks"],
         sitting=data["sitting"], total=data["total"], asking=data["asking"],
         calibration=arm_from(data["calibration"]) if data["calibration"] else None, restarts=data["restarts"],
-        outputs=data["outputs"], workers=Workers(**data["workers"]) if data["workers"] else None,
+        outputs=data["outputs"], started=tuple(data["started"]),
+        workers=Workers(**data["workers"]) if data["workers"] else None,
     )  # fmt: skip

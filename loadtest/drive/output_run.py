@@ -10,17 +10,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from loadtest.drive.header import complete_header, make_header
+from loadtest.drive.interrupts import hold_interrupts
 from loadtest.drive.outputs import DEFAULT_PROMPTS, Asked, Collector, asked_of
 from loadtest.drive.pair import comparability, refuse_violations, takes_salt
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.turns import Managed
-from loadtest.errors import RunError, UsageError
+from loadtest.errors import RunError, UsageError, unwritable
 from loadtest.json_files import write_json
-from loadtest.servers.control import Arm, Control
+from loadtest.servers.control import Arm, Control, no_longer_answers
 from loadtest.servers.identity import Identity
 from loadtest.servers.process import start_simulated
 from loadtest.workload.given import given_source
@@ -50,9 +52,12 @@ def compare(prepared: Prepared, tell: Tell) -> Path:
     try:
         with ExitStack() as stack:
             met = _ask_all(prepared, folder, stack, collector, tell)
-    except BaseException:
-        if not prepared.choice.starts:  # else the log of a server that did not start lies there
+            hold_interrupts()  # what was answered is there; servers end, and it is written down
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or not prepared.choice.starts:  # else a server's log tells why
             shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise unwritable(folder, error) from error
         raise
     identities = {arm.name: identity for arm, identity in met}
     complete_header(header, [arm for arm, _ in met], identities, _comparability(prepared, met))
@@ -79,11 +84,17 @@ def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Coll
         refuse_violations(_comparability(prepared, [*met, (known, identity)]))
         control = Control(known)
         try:
-            collector.collect(control, known, salted=takes_salt(identity))
+            collector.collect(control, known, salted=takes_salt(identity), gone=partial(_gone, managed))
         finally:
             control.close()
         met.append((known, identity))
     return met
+
+
+def _gone(managed: Managed, control: Control) -> RunError | None:
+    """Return what to raise when a server was not there, or not the one that was started, to the end of its answers."""
+    lost = managed.lost(control.arm.name)
+    return RunError(f"The answers are not compared. {lost}") if lost else no_longer_answers(control)
 
 
 def _comparability(prepared: Prepared, met: Sequence[tuple[Arm, Identity]]) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ HOPELESS = 5  # failures in a row
 LEVEL = 0.0  # of no cell: the prompts are others than those that are measured
 
 Tell = Callable[[dict[str, Any]], None]
+Gone = Callable[[Control], LoadtestError | None]  # what to raise when the server is not there any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,12 @@ class Collector:
         if self._experiment.outputs.prompts is None:
             self._asked = ()
 
-    def collect(self, control: Control, arm: Arm, *, salted: bool) -> None:
-        """Ask an arm, which must be idle; a server that fails is noted, not raised."""
+    def collect(self, control: Control, arm: Arm, *, salted: bool, gone: Gone) -> None:
+        """Ask an arm, which must be idle; a server that fails is noted, not raised.
+
+        Raises what `gone` returns when it was not there to the end: its answers are then left out, and asked for again
+        when the run is gone on with.
+        """
         if not self._asked or arm.name not in self._arms or arm.name in self._answers:
             return
         passes = 2 if arm.name == self._arms[0] or self._experiment.generation.temperature > 0 else 1
@@ -103,6 +108,8 @@ class Collector:
         rounds = [list(self._pass(control, arm, number, salted=salted)) for number in range(passes)]
         if self._stopped():
             return
+        if (error := gone(control)) is not None:
+            raise error
         self._answers[arm.name] = [list(own) for own in zip(*rounds, strict=True)]
         if len(self._answers) == len(self._arms):
             self._write()
@@ -147,13 +154,16 @@ class Collector:
         return body | {"stream": False}
 
     def _write(self) -> None:
-        """Write one line for each prompt, the baseline's answers first."""
+        """Write one line for each prompt, the baseline's answers first; the file is whole or not there."""
         keep = self._experiment.outputs.keep_text
-        writer = LineWriter(self._path, PRIVATE) if keep else LineWriter(self._path)
+        part = self._path.with_name(self._path.name + ".part")
+        part.unlink(missing_ok=True)
+        writer = LineWriter(part, PRIVATE) if keep else LineWriter(part)
         for place, asked in enumerate(self._asked):
             answers = [answer for arm in self._arms for answer in self._answers[arm][place]]
             writer.write({"prompt": asked.name, "category": asked.category, **compared(answers, keep_text=keep)})
         writer.close()
+        part.replace(self._path)
         self._asked = ()
         self._answers.clear()  # the texts are let go
 

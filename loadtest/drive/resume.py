@@ -95,6 +95,12 @@ def holding(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def refuse_stale(run: Resumed) -> None:
+    """Raise UsageError when another process went on with a run between its being read and its being held."""
+    if read_run(run.folder) != run.header:
+        raise UsageError(f"{run.folder} was gone on with by another process a moment ago: look at it, and start again.")
+
+
 def from_where_it_began(folder: Path) -> Path:
     """Go to the working folder that a run was begun in, where relative paths name what they named then.
 

@@ -26,7 +26,15 @@ from loadtest.drive.planning import Planning
 from loadtest.drive.preflight import salted, trial_notes
 from loadtest.drive.prepare import Prepared, terms_of
 from loadtest.drive.rate_limits import token_notes
-from loadtest.drive.resume import Resumed, clear_away, holding, recorded_identities, refuse_others, set_truth_aside
+from loadtest.drive.resume import (
+    Resumed,
+    clear_away,
+    holding,
+    recorded_identities,
+    refuse_others,
+    refuse_stale,
+    set_truth_aside,
+)
 from loadtest.drive.room import connections, make_room
 from loadtest.drive.truth import NULL, calibration_result
 from loadtest.drive.turns import Managed, Turns
@@ -39,7 +47,6 @@ from loadtest.servers.managed import StartFailed
 from loadtest.servers.process import ServerProcess, start_simulated
 
 Tell = Callable[[dict[str, Any]], None]
-FOREIGN = "a server had ended or shared its port, so that another program may have answered"
 KEPT = ("prompts", "habits", "asking", "workers")  # events of the driver that stand in the header as they come
 
 
@@ -82,6 +89,7 @@ def go_on(resumed: Resumed, tell: Tell) -> Path:
     try:
         with ExitStack() as stack:
             held = stack.enter_context(holding(folder))
+            refuse_stale(resumed)
             run = _Run(prepared, tell, folder, stack, held, Managed(prepared.choice.starts, folder, tell), resumed)
             return run.measure(datetime.now(UTC), resumed.origin_ns())
     except OSError as error:
@@ -110,7 +118,6 @@ class _Run:
         self._header: dict[str, Any] = {}
         self._trials: list[str] = []  # what was tried before anything was measured
         self._managed, self._lost = managed, ""  # what is said of a server that is not there any more
-        self._foreign: dict[int, str] = {}  # the cell that something else may have answered, and what is said of it
         self._late_steps = LateSteps()
         stack.enter_context(managed.over(prepared.arms))
         if prepared.world:
@@ -151,7 +158,7 @@ class _Run:
             top=max(prepared.experiment.load.levels), total=course.expected(planning.planned),
             asking=self._header.get("asking") if self._resumed else None,
             prompts=str(prepared.options.prompts) if prepared.options.prompts else None,
-            workers=prepared.workers,
+            workers=prepared.workers, started=tuple(prepared.choice.starts),
             outputs=wanted_in_run(prepared, self._met.identities),
             salted=salted(self._met.identities),
             simulated={name: bool(identity.simulated_world) for name, identity in self._met.identities.items()},
@@ -237,6 +244,9 @@ class _Run:
             if event["event"] == "cells_needed":
                 driver.answer(self._planning.answer())
                 return
+            if event["event"] == "still_there":
+                driver.answer({"lost": self._is_lost(event["arm"])})
+                return
             if event["event"] == "note":
                 self._header["notes"].append(event["text"])
             if event["event"] in KEPT:
@@ -258,12 +268,15 @@ class _Run:
 
     def _is_over(self, event: dict[str, Any]) -> bool:
         """Return whether the run ends after this cell: an objective has failed for certain, or a server has gone."""
-        self._lost = self._lost or self._managed.lost()
-        if self._lost and event["state"] != "interrupted":
-            self._foreign.setdefault(event["cell"], FOREIGN)
+        lost = self._is_lost()
         if self._looks and self._looks.ended(self._folder, event):
             self._header["notes"].append(f"Ended early: {self._looks.reason}.")
             return True
+        return lost
+
+    def _is_lost(self, asked: str = "") -> bool:
+        """Return whether a server that was started has gone: what answers then is not what was started."""
+        self._lost = self._lost or self._managed.lost(asked)
         return bool(self._lost)
 
     def _conclude(self, last: dict[str, Any], failure: LoadtestError | None, origin_ns: int) -> Path:
@@ -281,7 +294,7 @@ class _Run:
         self._part()
         Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._met.arms),
                planned=frozenset(cell.cell for cell in self._planning.planned), late=self._late_steps.ratios(),
-               foreign=self._foreign, origin_ns=origin_ns).finish(self._header)  # fmt: skip
+               origin_ns=origin_ns).finish(self._header)  # fmt: skip
         if not interrupted and (last.get("kind") == "usage" or isinstance(failure, NotComparable)):
             said = f"{last['reason']} What was measured before is in {self._folder}."
             raise NotComparable(said) if isinstance(failure, NotComparable) else UsageError(said)

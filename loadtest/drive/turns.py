@@ -78,19 +78,30 @@ class Managed:
                 self._tell({"event": "server_stop", "arm": name})
                 stack.callback(self._up.pop(name).stop)
 
-    def lost(self) -> str:
-        """Say which servers ended by themselves, and how their logs end, or share their port; empty when none did."""
+    def lost(self, asked: str = "") -> str:
+        """Say which servers ended by themselves, and how their logs end, or share their port; empty when none did.
+
+        The arm `asked`, which must be idle, is asked for its health: it may outlive the process that does its work.
+        """
         return " ".join(
-            f"T{server_named(name)[1:]} {said}" for name, server in self._up.items() if (said := _lost(server))
+            f"T{server_named(name)[1:]} {said}"
+            for name, server in self._up.items()
+            if (said := _lost(server, ask=name == asked))
         )
 
 
-def _lost(server: ManagedServer) -> str:
+def _lost(server: ManagedServer, *, ask: bool) -> str:
     if server.ended:
-        return f"ended by itself{server.how_it_ended()}; its log ends: {server.tail(LAST_LINES) or '(empty)'}"
+        return f"ended by itself{server.how_it_ended()}; {_log_of(server)}"
     if server.shares_its_port:
         return f"shares its port with another program, and {server.arm.url} is answered by the two in turn."
+    if ask and (answer := server.unhealthy()):
+        return f"runs and is not healthy any more ({answer}); {_log_of(server)}"
     return ""
+
+
+def _log_of(server: ManagedServer) -> str:
+    return f"its log ends: {server.tail(LAST_LINES) or '(empty)'}"
 
 
 class Turns:

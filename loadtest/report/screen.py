@@ -11,6 +11,13 @@ from rich.console import Console
 class Screen(Console):
     """A console that a closed pipe or terminal does not end: the run's records matter more than its words."""
 
+    def _check_buffer(self) -> None:
+        """Write what was printed; Rich itself expects a closed pipe, but no closed terminal (EIO) and no full disk."""
+        try:
+            super()._check_buffer()
+        except OSError:
+            self.on_broken_pipe()
+
     def on_broken_pipe(self) -> None:
         """Write to nowhere from now on, where Rich would end the program."""
         self.quiet = True

@@ -1,9 +1,9 @@
 """Keeps one server: starts it in a session of its own, and ends it with its children when told, or left, by the parent.
 
 `python -m loadtest.servers.keeper LOG` reads one JSON line {"command", "stop", "env", "cwd", "stop_s", "secrets"} from
-its stdin, starts the command with its output in LOG, and says {"event": "started", "pid"} and {"event": "ended",
-"code", "asked"} on its stdout. It ends the server when its stdin ends, whatever became of the parent: a killed process
-cannot clean up, but its pipe closes.
+its stdin, starts the command with its output in LOG, and says {"event": "started", "pid"}, {"event": "left", "code"}
+once the command has ended by itself, and {"event": "ended", "code", "asked"} on its stdout. It ends the server when
+its stdin ends, whatever became of the parent: a killed process cannot clean up, but its pipe closes.
 
 Small on purpose: it must start quickly and outlive everything else.
 """
@@ -119,7 +119,7 @@ def clear_away(spec: dict[str, Any], log: Path) -> None:
                 out.write(f"loadtest: `stop` could not be run: {error.strerror}\n".encode())
             return
         deadline = time.monotonic() + float(spec["stop_s"])
-        while not _has_ended(process) and time.monotonic() < deadline:
+        while _ended_with(process) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
         end_all(process.pid, STOP_KILL_S)  # with its children, whether it ended or not
         process.wait()
@@ -133,11 +133,14 @@ def _appended(log: Path) -> FileIO:
         return FileIO(os.devnull, "ab")
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process has ended, without waiting for it: its id stays taken."""
+def _ended_with(process: subprocess.Popen[bytes]) -> int | None:
+    """Return the code of a process that has ended, -N by signal N, without waiting for it: its id stays taken."""
     if not hasattr(os, "waitid"):
-        return process.poll() is not None
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return process.poll()
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 class Keeper:
@@ -165,8 +168,8 @@ class Keeper:
         return self._process.pid
 
     def watch(self) -> None:
-        """Return when the server has ended by itself, or is to be ended."""
-        while not _has_ended(self._process):
+        """Return when the server is to be ended, or has ended by itself, which is said before its rest is ended."""
+        while (code := _ended_with(self._process)) is None:
             ready, _, _ = select.select([0, self._awake], [], [])
             if self._awake in ready:
                 numbers = os.read(self._awake, 512)
@@ -176,6 +179,7 @@ class Keeper:
                 self._asked = True
             if self._asked:
                 return
+        _tell({"event": "left", "code": code})
 
     def _reap_strangers(self) -> None:
         """Wait for orphans that came to this process, but not for the server: its id must stay taken."""

@@ -27,6 +27,7 @@ from loadtest.servers.ports import others_listen, wait_for_port
 Tell = Callable[[dict[str, Any]], None]
 POLL_S = 0.25
 ASK_S = 2.0  # one question after its health
+ASKS = 3  # of one that was healthy: a single answer may be late
 MODELS, SERVER_ERROR = "/v1/models", 500
 TELL_EVERY_S = 2.0
 TAIL_LINES = 20
@@ -113,6 +114,19 @@ class ManagedServer:
                 return f"GET {path}: HTTP {status}"
         return ""
 
+    def unhealthy(self) -> str:
+        """Return how it answers what it answered well when it was healthy; empty where it still does."""
+        answer, control = "", Control(self.arm)
+        try:
+            for attempt in range(ASKS):
+                time.sleep(POLL_S if attempt else 0.0)
+                answer = self._ask(control)
+                if not answer:
+                    break
+        finally:
+            control.close()
+        return answer
+
     def failed(self, error: UsageError) -> StartFailed:
         """Return what to say when it was healthy and could not be used, with the end of its log; it is ended."""
         if self.ended:
@@ -130,19 +144,24 @@ class ManagedServer:
 
     def _how_it_ended(self) -> str:
         self._hear(1.0)
-        refused, ended = self._word("refused"), self._word("ended")
+        refused, code = self._word("refused"), self._code
         if refused:
             return f"could not be started ({refused['reason']})"
-        if ended:
-            hint = "" if ended["code"] else "; `start` must serve in the foreground, not leave a server behind"
-            return f"ended at its start, {_by(int(ended['code']))}{hint}"
+        if code is not None:
+            hint = "" if code else "; `start` must serve in the foreground, not leave a server behind"
+            return f"ended at its start, {_by(code)}{hint}"
         return "was lost: the process that kept it has ended"
 
     def how_it_ended(self) -> str:
         """Say how a server that was not told to end did; empty where that is not known."""
         self._hear(1.0)
-        ended = self._word("ended")
-        return f", {_by(int(ended['code']))}" if ended else ""
+        return f", {_by(self._code)}" if self._code is not None else ""
+
+    @property
+    def _code(self) -> int | None:
+        """Return what the server ended with, as far as the keeper has said."""
+        word = self._word("left") or self._word("ended")
+        return int(word["code"]) if word else None
 
     @property
     def shares_its_port(self) -> bool:
@@ -153,8 +172,11 @@ class ManagedServer:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, by itself or by `stop`."""
-        return self._keeper is None or self._keeper.poll() is not None
+        """Whether it has ended, by itself or by `stop`; what it left, such as children, may still be."""
+        if self._keeper is None or self._keeper.poll() is not None:
+            return True
+        self._hear(0.0)
+        return self._code is not None
 
     @property
     def pid(self) -> int | None:

@@ -39,6 +39,29 @@ def test_a_hang_up_that_nohup_ignores_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
+HELD = """
+import os, signal, sys
+from loadtest.drive.interrupts import hold_interrupts, stopping_on_interrupt
+with stopping_on_interrupt():
+    hold_interrupts()
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+sys.exit(4)
+"""
+LATE = """
+import atexit, os, signal, sys
+atexit.register(lambda: [os.kill(os.getpid(), number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)])
+from loadtest.__main__ import main
+sys.argv = ["loadtest", "--no-such-option"]
+main()
+"""
+
+
+@pytest.mark.parametrize(("program", "code"), [(HELD, 4), (LATE, 2)])
+def test_an_interrupt_after_the_answer_changes_no_exit_code(program, code):
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == code
+
+
 def test_ctrl_c_while_the_program_is_loading_is_said_in_a_sentence():
     done = subprocess.run([sys.executable, "-c", STILL_LOADING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "loadtest: stopped.\n")

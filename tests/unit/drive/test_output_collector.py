@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from answering import AnsweringServer, Handler
 
 from loadtest.analyse.outputs import judge_outputs
 from loadtest.drive.outputs import HOPELESS, Collector, asked_of
+from loadtest.errors import RunError
 from loadtest.experiment import as_document, override
 from loadtest.servers.control import Arm, Control
 from loadtest.settings import Experiment
@@ -66,11 +68,15 @@ def compare(folder: Path, baseline: Reply, candidate: Reply, experiment: Experim
     assert len(asked) == count
     collector = Collector(asked, ["a", "b"], experiment, folder, SALT, lambda event: None, stopped)
     with answering(baseline, "a") as (control, arm, first):
-        collector.collect(control, arm, salted=True)
-        collector.collect(control, arm, salted=True)  # a later start of the same arm is not asked again
+        collector.collect(control, arm, salted=True, gone=_there)
+        collector.collect(control, arm, salted=True, gone=_there)  # a later start of the same arm is not asked again
     with answering(candidate, "b") as (control, arm, second):
-        collector.collect(control, arm, salted=False)
+        collector.collect(control, arm, salted=False, gone=_there)
     return first, second
+
+
+def _there(control: Control) -> None:
+    """Every server of these tests is there to the end."""
 
 
 def test_the_baseline_is_asked_twice_and_the_candidate_once(tmp_path: Path) -> None:
@@ -138,8 +144,22 @@ def test_simulated_servers_are_spared_unless_it_was_asked_for(tmp_path: Path) ->
         collector = Collector(asked_of(TemplateSource("chat"), 1, 2), ["a", "b"], experiment, tmp_path, SALT, print)
         collector.spare()
         with answering(echo, "a") as (control, arm, bodies):
-            collector.collect(control, arm, salted=False)
+            collector.collect(control, arm, salted=False, gone=_there)
         assert len(bodies) == sent
+
+
+def test_answers_of_a_server_that_was_not_there_to_the_end_are_not_compared_and_asked_for_again(tmp_path: Path) -> None:
+    collector = Collector(asked_of(TemplateSource("chat"), 1, 2), ["a", "b"], EXPERIMENT, tmp_path, SALT, print)
+    with answering(echo, "a") as (control, arm, _):
+        collector.collect(control, arm, salted=False, gone=_there)
+    with answering(strict, "b") as (control, arm, bodies):
+        with pytest.raises(RunError, match="another program"):
+            collector.collect(control, arm, salted=False, gone=lambda control: RunError("another program"))
+        assert len(bodies) == 3
+        assert not list(tmp_path.iterdir())
+        collector.collect(control, arm, salted=False, gone=_there)
+        assert len(bodies) == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["outputs.jsonl"]
 
 
 def test_a_comparison_that_stands_is_not_made_again(tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.options import Options
 from loadtest.drive.planning import Planning
 from loadtest.drive.prepare import prepare
-from loadtest.drive.resume import clear_away, from_where_it_began, holding, open_again, refuse_others, whole_cells
+from loadtest.drive.resume import (
+    clear_away,
+    from_where_it_began,
+    holding,
+    open_again,
+    refuse_others,
+    refuse_stale,
+    whole_cells,
+)
+from loadtest.drive.run import go_on
 from loadtest.drive.stages import Course
 from loadtest.errors import UsageError
 from loadtest.experiment import override
@@ -258,6 +267,16 @@ def test_a_folder_is_held_by_one_run_at_a_time(scenario):
         pass
     with holding(made.folder):
         pass
+
+
+def test_a_run_that_another_process_went_on_with_meanwhile_is_refused(scenario):
+    made = Made(scenario)
+    made.measure("cc")
+    run = open_again(made.folder, None, {})
+    refuse_stale(run)
+    _change(made.folder, status="complete")
+    with pytest.raises(UsageError, match="gone on with by another process"):
+        go_on(run, print)
 
 
 def test_the_clock_goes_on_and_after_a_boot_by_the_wall_clock(scenario):

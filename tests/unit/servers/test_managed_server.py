@@ -200,6 +200,38 @@ def test_the_environment_and_folder_are_the_commands_own(server, tmp_path):
     assert "MINE" not in os.environ
 
 
+def test_a_server_has_ended_before_what_it_left_has(server):
+    child = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    script = f"""
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", {child!r}], stdout=subprocess.PIPE).stdout.readline()
+sys.exit(7)
+"""
+    one = server(sys.executable, "-c", script, stop_s=3.0)
+    one.launch()
+    deadline = time.monotonic() + 20
+    while not one.ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert one.pid is not None
+    assert len(members(one.pid)) == 1
+    assert one.how_it_ended() == ", with code 7"
+    one.stop()
+    assert not members(one.pid)
+
+
+def test_one_that_was_healthy_is_asked_again(server, tmp_path):
+    down = tmp_path / "down"
+    script = SERVES.replace("send_response(200)", f"send_response(503 if os.path.exists({str(down)!r}) else 200)")
+    one = server(sys.executable, "-c", script.replace("import", "import os,"), "{port}")
+    one.launch()
+    one.wait_until_healthy(lambda event: None)
+    assert one.unhealthy() == ""
+    down.touch()
+    assert one.unhealthy() == "GET /health: HTTP 503"
+    assert not one.ended
+
+
 def test_what_outlives_the_server_is_cleared_away_after_its_end(server, tmp_path):
     seen = tmp_path / "seen"
     serving = f"curl -s localhost:{{port}} >/dev/null && echo up >> {seen}; echo $WORD >> {seen}; echo cleared"
