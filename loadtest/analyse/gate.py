@@ -87,6 +87,8 @@ def _all_of(inside: Sequence[SloAt], within: Reach, levels: Mapping[float, SloAt
     """Every level inside must hold; where the ladder jumps over the load, the level beyond it as well."""
     if within.beyond is not None:
         beyond = levels[within.beyond]
+        if lacking := _lacking([*inside, beyond]):
+            return lacking
         if beyond.outcome is not PASS:
             says = f"{within.beyond:g} does not hold, and the load asked for was not tested itself"
             return _Found(outcome=INCONCLUSIVE, at=replace(beyond, outcome=INCONCLUSIVE), says=says,
@@ -100,7 +102,15 @@ def _all_of(inside: Sequence[SloAt], within: Reach, levels: Mapping[float, SloAt
     return _Found(outcome=worst.outcome, at=worst, says=worst.says)
 
 
+def _lacking(found: Sequence[SloAt]) -> _Found | None:
+    """Return the first level without data: where one says nothing, what lies between levels is not even open."""
+    lacking = next((at for at in found if at.outcome is NO_DATA), None)
+    return None if lacking is None else _Found(outcome=NO_DATA, at=lacking, says=lacking.says)
+
+
 def _between(inside: Sequence[SloAt], slo: Slo) -> _Found:
+    if lacking := _lacking(inside):
+        return lacking
     outcomes = {at.outcome for at in inside}
     worst = _gravest(inside)
     assert worst is not None

@@ -77,6 +77,8 @@ def why_refused(run: Mapping[str, Any], decision: Decision, asked: Asked) -> str
         return "a smoke run judges nothing"
     if run.get("aa"):
         return "an A/A run compares a server with itself"
+    if run.get("candidate") and (run.get("servers_file") or {}).get("comparison") == "isolated":
+        return "an isolated comparison says why speculation pays or not, never whether to roll it out"
     if asked.gate and run.get("simulated") is not None and not asked.allow_simulated:
         return SIMULATED
     if asked.gate and is_faked(run):

@@ -37,7 +37,7 @@ def annotated(judgement: Judgement) -> Iterator[str]:
     gate = judgement.gate
     if gate is None or not (gate.objectives or gate.regressions):
         if judgement.decision.exit_code:
-            yield command("error", "loadtest", judgement.decision.headline)
+            yield command("error", "loadtest", (gate or judgement.decision).headline)
         return
     found = [line for line in _of(gate) if line]
     if gate.outcome not in gate.outcomes:  # such as another run that is not to be judged

@@ -95,11 +95,13 @@ def _candidates(suite: ET.Element, view: View) -> None:
 def _decision(suite: ET.Element, view: View) -> None:
     case = ET.SubElement(suite, "testcase", classname="loadtest.decision", name="speculation pays")
     code = header.exit_code(view)
-    said = words.plain(view.judgement.decision.headline, 600)
+    gate, decision = view.judgement.gate, view.judgement.decision
+    said = words.plain((gate or decision).headline, 600)
     element = DECISION.get(ExitCode(code)) if code in list(ExitCode) else "error"
     if code == ExitCode.INTERRUPTED:
         element = "error"
     if element is None:
         ET.SubElement(case, "system-out").text = said
         return
-    ET.SubElement(case, element, message=said, type=vocabulary.ANSWERS[view.judgement.decision.answer])
+    why = vocabulary.ANSWERS[decision.answer] if gate is None else gate.outcome.value
+    ET.SubElement(case, element, message=said, type=why)

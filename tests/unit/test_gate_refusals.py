@@ -99,3 +99,19 @@ def test_every_form_shows_a_gate_that_ends_for_the_sake_of_the_other_run(
     assert "the other run is invalid" in str(case[0].get("message"))
     (line,) = [line for line in result.output.splitlines() if line.startswith("::error title=loadtest gate")]
     assert "the other run is invalid" in line
+
+
+def test_every_form_says_why_a_run_without_objectives_is_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the decision's sentence, which may well be that speculation pays."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    folder = copied("simulated", tmp_path)
+    result = gate(folder)
+    assert result.exit_code == 5, result.output
+    (line,) = [line for line in result.output.splitlines() if line.startswith("::error")]
+    (case,) = ET.parse(folder / "junit.xml").getroot().iter("error")
+    for said in (line, str(case.get("message"))):
+        assert "the servers were simulated" in said
+        assert "pays" not in said
+    assert case.get("type") == "invalid"

@@ -89,6 +89,29 @@ def test_every_request_of_a_cell_may_fail_and_nothing_passes(asked: dict[str, st
         assert judged(facts_of(made), metric="e2e", **asked, **table).outcome is not GateOutcome.PASS
 
 
+@pytest.mark.parametrize("where", [{"at": "8 users"}, {"up_to": "8 users"}])
+@pytest.mark.parametrize("lacking", [{4.0, 16.0}, {4.0}, {16.0}], ids=str)
+def test_a_load_between_levels_without_data_has_none_and_no_warning_passes_it(
+    where: dict[str, str], lacking: set[float]
+) -> None:
+    """As inconclusive it would pass where `[gate] inconclusive = "warn"`, though nothing was measured there."""
+    made = SMALL.having(edit_request=lambda row: row if row.level in lacking else replace(row, category="code"))
+    found = judged(facts_of(made), metric="ttft", statistic="p50", max="1 s", category="code", **where)
+    assert found.outcome is GateOutcome.NO_DATA
+    assert found.at is not None
+    assert found.at.level in lacking
+
+
+def test_an_isolated_comparison_passes_no_rollout() -> None:
+    source = '[[slo]]\nmetric = "e2e"\nstatistic = "mean"\nmax = "100 s"\n'
+    isolated = {"servers_file": {"comparison": "isolated"}}
+    for asked in (GATE, Asked()):
+        gate = judgement(SMALL, source, asked, **isolated).gate
+        assert gate is not None
+        assert (gate.outcome, gate.exit_code) == (GateOutcome.INVALID, 5)
+        assert "never whether to roll it out" in gate.headline
+
+
 def against(here: Judgement, there: Judgement) -> Any:
     found = with_regressions(here, there, "e2e", 0.03, []).gate
     assert found is not None
