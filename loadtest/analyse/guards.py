@@ -95,8 +95,8 @@ def _excused(finding: Finding, tail: Estimate, ignore_below_s: float) -> Finding
 
 def _excuse(finding: Finding, ignore_below_s: float) -> str:
     """Say that the absolute rule, not the ratio, makes the finding."""
-    within = "is within" if finding is Finding.HOLDS else "may be within"
-    return f", but {within} the {1000 * ignore_below_s:.3g} ms that are never held against the candidate"
+    within = "within" if finding is Finding.HOLDS else "perhaps within"
+    return f", but {within} {1000 * ignore_below_s:.3g} ms, which is never held against the candidate"
 
 
 def _compared(ratio: Estimate, limit: float) -> Finding:

@@ -132,17 +132,17 @@ def _ttft(view: View) -> Tile | None:
     worst = max(guards, key=lambda guard: (guard.ratio.value or 0.0, -guard.level))
     depth = worst.statistic if worst.statistic in DEPTHS else "p50"
     pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
-    detail = f"at {words.level(worst.level)}, the worst load"
+    detail = f"at {words.level(worst.level)}, the worst"
     ratio = worst.ratio
     if words.known(ratio.low) and words.known(ratio.high):
         detail = f"[{words.change(ratio.low)}, {words.change(ratio.high)}] {detail}"
-    beside = _beside(ratio.value, *pair, form=words.time, of="all blocks pooled")
-    detail += f": {beside}" if beside else ""
+    beside = _beside(ratio.value, *pair, form=words.time, of="pooled")
+    detail += f", {beside}" if beside else ""
     broken = [guard.level for guard in guards if guard.finding is Finding.BROKEN]
     if broken:
         detail += f"; guard broken at {words.levels(broken)}"
     elif any(rules.excused(view, guard) for guard in guards):
-        detail += f"; the guard holds: within {rules.absolute_limit(view)}"
+        detail += f"; guard holds: within {rules.absolute_limit(view)}"
     label = f"Time to first token, {words.plain(worst.statistic) or 'tail'}"
     return Tile(label=label, value=words.change(worst.ratio.value), detail=detail, tone="bad" if broken else "")
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import Acceptance
 from loadtest.analyse.results import Judgement
-from loadtest.report import words
+from loadtest.report import header, words
 from loadtest.report.figures import GREEN, PURPLE, Chart, canvas, error_bars, label, level_colours, thinned
 
 BY_RATIO = "acceptance ratio"
@@ -34,10 +34,10 @@ def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not shown:
         return None
     last, first = shown[-1], shown[0]
-    title = f"Per-position acceptance rate: slot 1 {words.share(first.survival.value)} of drafts"
+    title = f"Per-position acceptance rate: {words.share(first.survival.value)} at slot {first.slot}"
     if last is not first:
-        title += f", slot {last.slot} {words.share(last.survival.value)};"
-        title += f" of those that reach slot {last.slot} {words.share(last.conditional.value)}"
+        title += f", {words.share(last.survival.value)} at slot {last.slot};"
+        title += f" {words.share(last.conditional.value)} of those that reach slot {last.slot}"
     figure = canvas(title, x_title="draft slot, tokens", y_title="per-position acceptance rate, %")
     figure.update_xaxes(tickvals=[slot.slot for slot in shown], range=[shown[0].slot - 0.3, shown[-1].slot + 0.3])
     figure.update_yaxes(range=[0, 104])
@@ -171,7 +171,8 @@ def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart 
         f"The acceptance ratio of single cells lies between {words.share(min(values))} and {words.share(max(values))}"
     )
     if found.drift is not None and found.drift.change is not None:
-        title += f"; over the run it changes by {words.change(1 + found.drift.change)}"
+        life = "the life of a server" if header.starts(run) > 1 else "the run"
+        title += f"; over {life} it changes by {words.change(1 + found.drift.change)}"
         title += f" (p = {found.drift.p_value:.2g})" if words.known(found.drift.p_value) else ""
     figure = canvas(title, x_title="time since the start of the run, min", y_title="acceptance ratio, %")
     levels = sorted({moment.level for moment in moments})

@@ -126,9 +126,9 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
 
 def _survival_title(entries: list[tuple[float, tuple[float, ...]]]) -> str:
     level, top = entries[-1]
-    said = f"Per-position acceptance rate at {words.level(level)}: slot 1 {words.share(top[0])} of drafts"
+    said = f"Per-position acceptance rate at {words.level(level)}: {words.share(top[0])} at slot 1"
     if len(top) > 1:
-        said += f", slot {len(top)} {words.share(top[-1])}"
+        said += f", {words.share(top[-1])} at slot {len(top)}"
     firsts = [values[0] for _, values in entries]
     spread = max(firsts) - min(firsts)
     if len(entries) > 1:

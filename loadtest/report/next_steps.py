@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from loadtest import loads
 from loadtest.analyse.estimates import Crossing
-from loadtest.analyse.results import Answer
+from loadtest.analyse.results import Answer, Finding
 from loadtest.report import header, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.tables_detail import GAINS
@@ -14,7 +14,7 @@ from loadtest.report.view import View
 
 MOST = 5
 RARE = 0.05  # of drafts; a slot accepted more seldom is hardly worth its place
-MORE_BLOCKS = "loadtest run --resume RUN --budget +20m"
+MORE_BLOCKS = "loadtest run --resume RUN --budget +TIME"
 
 
 def next_steps(view: View) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def of_run(view: View) -> Iterator[str]:
     judged = view.compared and view.judgement.decision.answer is not Answer.MEASURED
     if header.simulated(view.run):
         servers = "--baseline URL --speculative URL" if view.compared else "--server URL"
-        yield f"Measure your own servers: loadtest run {_scenario(view.run)} {servers}. Nothing here is of them."
+        yield f"Measure your own servers: loadtest run {_scenario(view.run)} {servers}. These figures are a model's."
     elif judged and header.starts(view.run) <= 1:
         yield (
             "Start each server several times (--servers FILE with start commands): how a server differs from start to"
@@ -44,8 +44,9 @@ def of_run(view: View) -> Iterator[str]:
 def of_answer(view: View) -> Iterator[str]:
     """Yield what would settle or change the answer of one comparison."""
     decision = view.judgement.decision
+    yield from _guards_without_data(view)
     if decision.would_settle:
-        how = f" ({MORE_BLOCKS})" if "block" in decision.would_settle else ""
+        how = f" ({_block(view)}{MORE_BLOCKS})" if "block" in decision.would_settle else ""
         yield f"{decision.would_settle.rstrip('.')}{how}."
     gate = view.judgement.gate
     for result in gate.objectives if gate else ():
@@ -56,6 +57,26 @@ def of_answer(view: View) -> Iterator[str]:
     yield from _tails(view)
     yield from _drafts(view)
     yield from _another_gain(view)
+
+
+def _guards_without_data(view: View) -> Iterator[str]:
+    """Yield what the guard lacks at the lowest load that gains enough and is open for want of data alone."""
+    for level in view.levels:
+        low = view.speedup(view.decision_metric, level).ratio.low
+        missing = [g for g in view.guards(level) if g.finding is Finding.NO_DATA and g.sentence]
+        if low is not None and low > view.threshold and missing and view.verdict(level) == "cannot tell":
+            yield f"At {words.level(level)} only data are missing (longer windows: --window): {missing[0].sentence}."
+            return
+
+
+def _block(view: View) -> str:
+    """Return how long a block took, for the time that more of them need; empty where it is not known."""
+    cells = [cell for cell in view.judgement.cells if cell.opened_s is not None and cell.closed_s is not None]
+    blocks = {cell.block for cell in cells}
+    if not blocks:
+        return ""
+    spent = max(cell.closed_s or 0.0 for cell in cells) - min(cell.opened_s or 0.0 for cell in cells)
+    return f"a block took {words.minutes(spent / len(blocks))}: "
 
 
 def _of_measured(view: View) -> Iterator[str]:
@@ -125,15 +146,11 @@ def _drafts(view: View) -> Iterator[str]:
 def _another_gain(view: View) -> Iterator[str]:
     """Yield the smallest greater gain that fewer loads prove."""
     asked = view.threshold - 1
-    lows = {level: view.speedup(view.decision_metric, level).ratio.low for level in view.levels}
-
-    def proven(gain: float) -> list[float]:
-        return [level for level, low in lows.items() if low is not None and low > 1 + gain]
-
-    now = proven(asked)
+    lows = {level: view.speedup(view.decision_metric, level).ratio.low or 0.0 for level in view.levels
+            if view.verdict(level) == "pays"}  # fmt: skip
     for gain in (gain for gain in GAINS if gain > asked):
-        then = proven(gain)
-        if len(then) < len(now):
+        then = [level for level, low in lows.items() if low > 1 + gain]
+        if len(then) < len(lows):
             where = f"at {words.levels(then)} alone" if then else "at no tested load"
             yield f"Should you need {words.share(gain)} instead of {words.share(asked)}, it is proven {where}."
             return

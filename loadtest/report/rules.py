@@ -14,7 +14,8 @@ def rule(view: View) -> str:
         return ""
     metric = vocabulary.metric(view.decision_metric)
     said = f"A load pays when the whole 95 % interval of the speed-up by {metric.label} is above"
-    said += f" {words.ratio(view.threshold)} and no guard is proven broken."
+    said += f" {words.ratio(view.threshold)} and no guard is proven broken; a guard without data leaves it open."
+    said += " Of several loads the claims begin at the lowest, or hold for all together."
     ttft, on_time = _margin(view, "ttft_margin"), _margin(view, "on_time_margin")
     if ttft is not None and on_time is not None:
         said += f" Guards: the tail of the time to first token at most {words.share(ttft)} above the baseline's,"
@@ -40,12 +41,12 @@ def guards(view: View) -> Table:
     """Return every guard at every level, what it allows, and both servers' tails where it is of a tail."""
     rows = tuple(
         (words.level(guard.level), vocabulary.metric(guard.name).label, words.plain(guard.statistic) or words.MISSING,
-         *(_tail(view, arm, guard) for arm in (view.baseline, view.candidate or "")), _figure(guard),
+         _figure(guard), *(_tail(view, arm, guard) for arm in (view.baseline, view.candidate or "")),
          allowed(view, guard), vocabulary.FINDINGS[guard.finding], words.plain(guard.sentence))
         for guard in view.judgement.decision.guards
     )  # fmt: skip
-    columns = ("load", "guard", "statistic", "baseline", "candidate", "candidate against baseline, 95 %", "allowed",
-               "finding", "in words")  # fmt: skip
+    columns = ("load", "guard", "statistic", "change, 95 %", "baseline's", "candidate's", "allowed", "finding",
+               "in words")  # fmt: skip
     return Table(name="Guards: what must not get worse", columns=columns, rows=rows, heads=2)
 
 
@@ -65,7 +66,7 @@ def allowed(view: View, guard: Guard) -> str:
 def excused(view: View, guard: Guard) -> bool:
     """Return whether a guard holds by the absolute rule alone, its ratio not being within the margin."""
     margin, high = _margin(view, f"{guard.name}_margin"), guard.ratio.high
-    if guard.name != "ttft" or guard.finding is not Finding.HOLDS or margin is None:
+    if guard.name != "ttft" or guard.finding is not Finding.HOLDS or margin is None or not absolute_limit(view):
         return False
     return high is None or high > 1 + margin
 

@@ -42,7 +42,7 @@ def recommendation_reason(view: View) -> str:
     if at is None or not view.levels:
         return ""
     if decision.answer is Answer.PAYS_UP_TO and at.low is not None:
-        return "the highest load proven" if at.low == at.value else "the lower end of the limit's 95 % interval"
+        return "the highest load proven" if at.low == at.value else "the interval's lower end"
     if decision.answer is Answer.PAYS_EVERYWHERE:
         return f"tested up to {words.level(view.levels[-1])}; beyond, nothing is said"
     return "the tested loads at which it is proven" if decision.answer is Answer.PAYS_IN_BAND else ""
@@ -60,9 +60,12 @@ def losing_tails(view: View) -> str:
     A metric without tails is asked about its end-to-end time.
     """
     metric = view.decision_metric if view.decision_metric in TAILED else "e2e"
-    found = [f"at {words.level(level)} {said}" for level in view.levels
-             if view.verdict(level) == "pays" and (said := worse_words(view, level, metric))]  # fmt: skip
-    return f"The gain is one of the mean; where it pays the tail is proven worse {', '.join(found)}." if found else ""
+    found = {level: said for level in view.levels
+             if view.verdict(level) == "pays" and (said := worse_words(view, level, metric))}  # fmt: skip
+    if not found:
+        return ""
+    each = ", ".join(dict.fromkeys(found.values()))
+    return f"The gain is of the mean: at {words.levels(found)} the tail is proven worse ({each})."
 
 
 def worse_words(view: View, level: float, metric: str = "") -> str:

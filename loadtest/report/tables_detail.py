@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Finding
 from loadtest.report import vocabulary, words
 from loadtest.report.tables import MOST, Row, Table
@@ -117,6 +118,10 @@ def batch_words(view: View) -> str:
     said = f"The rows follow {label}; the answer follows {vocabulary.metric(view.decision_metric).label}"
     if limit is not None and words.known(limit.running.value):
         said += f", whose limit lies at {words.load_interval(limit.running)} running"
+        found = view.judgement.findings.batch_table if view.judgement.findings else None
+        last = max((row.end for row in found.rows if row.draft_tokens), default=0) if found else 0
+        if limit.form is Crossing.PAYS_UP_TO and last > (limit.running.value or 0.0):
+            said += f": from there to {last} tokens gain, and answers less than {words.share(limit.threshold - 1)}"
     return said + "."
 
 

@@ -22,7 +22,8 @@ VERDICTS = {
     "too little": "the whole interval is below the least gain",
     "slower": "the whole interval is below 1",
     "guard broken": "beyond the least gain, and a guard is proven broken",
-    "cannot tell": "the interval holds the least gain, or a guard has no data",
+    "cannot tell": "the interval holds the least gain, a guard has no data, or the load pays by its own interval and"
+    " not surely where so many loads are looked at",
     "no data": "no speed-up was measured",
     "not judged": "the run is invalid, or was only measured",
 }
@@ -169,7 +170,14 @@ class View:
             return "cannot tell"
         if Finding.BROKEN in findings:
             return "guard broken"
-        return "cannot tell" if Finding.NO_DATA in findings else "pays"
+        return "pays" if Finding.NO_DATA not in findings and self._claimed(level) else "cannot tell"
+
+    def _claimed(self, level: float) -> bool:
+        """Return whether the decision claims that it pays at a level: of many levels one seems to by chance."""
+        decision = self.judgement.decision
+        if decision.answer in (Answer.PAYS_UP_TO, Answer.PAYS_IN_BAND) and decision.limit is not None:
+            return any(low <= level <= high for low, high in decision.limit.regions)
+        return decision.answer is Answer.PAYS_EVERYWHERE
 
     def first_and_last(self, with_data: Iterable[float]) -> tuple[float, float] | None:
         """Return the lowest and the highest of the levels given, None when there is none."""

@@ -14,7 +14,7 @@ from loadtest.report.view import View
 
 
 def why_sentences(view: View) -> tuple[str, ...]:
-    """Say why the speed-up changes with load: tokens per step against the length of a step, at both ends.
+    """Say where decoding stops gaining and why: tokens per step against the length of a step, at both ends.
 
     Of an invalid run nothing is explained.
     """
@@ -24,9 +24,9 @@ def why_sentences(view: View) -> tuple[str, ...]:
     if not entries:
         return ()
     first, last = entries[0], entries[-1]
-    said = [_accounting(first)]
-    if last is not first:
-        said += [_accounting(last), _cause(first, last), _meeting(view, entries)]
+    if last is first:
+        return (_accounting(first),)
+    said = (_meeting(view, entries), _cause(first, last), _accounting(first), _accounting(last))
     return tuple(sentence for sentence in said if sentence)
 
 

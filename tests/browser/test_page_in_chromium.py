@@ -56,6 +56,21 @@ def test_nothing_is_wider_than_the_screen(browser, paths, name, width, height):
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_table_wider_than_its_frame_says_that_it_scrolls_and_no_other_does(browser, paths, width, height):
+    browser.open(paths["pays"], width=width, height=height)
+    browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    frames = "[...document.querySelectorAll('.scroll')].filter(f => f.getClientRects().length)"
+    wide, hint = "f.scrollWidth > f.clientWidth", "!f.previousElementSibling.hidden"
+    until = time.monotonic() + 20
+    while not browser.value(f"{frames}.every(f => ({wide}) === ({hint}))"):
+        assert time.monotonic() < until, "a hint stands at a table that fits, or none at one that does not"
+        time.sleep(0.05)
+    assert browser.value(
+        f"{frames}.some(f => {wide}) && {frames}.every(f => f.previousElementSibling.matches('.more'))"
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_answer_is_seen_without_scrolling(browser, paths, width, height):
     browser.open(paths["pays"], width=width, height=height)
     assert browser.value("document.querySelector('.tiles').getBoundingClientRect().bottom") < height
