@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loadtest.drive.alone import ask
-from loadtest.drive.preflight import accepted_counts, attempt
+from loadtest.drive.alone import Answered, ask
+from loadtest.drive.preflight import accepted_counts, attempt, refuse_unanswered
 from loadtest.drive.preflight import takes_salt as takes_salt
 from loadtest.errors import NotComparable
 from loadtest.servers.arm import NO_COUNTERS
@@ -15,7 +15,7 @@ from loadtest.servers.comparison import SPECULATION, compare
 from loadtest.servers.control import Arm, Control, resolve_model
 from loadtest.servers.counters import BEGAN
 from loadtest.servers.identity import BY_ANSWERS, Identity, identify
-from loadtest.servers.kinds import KINDS
+from loadtest.servers.kinds import KINDS, SIMULATED
 from loadtest.servers.limit_headers import lowest
 from loadtest.settings import Generation
 
@@ -73,22 +73,42 @@ def _several_processes(arm: Arm) -> bool:
 
 def _asked(control: Control, identity: Identity, generation: Generation, *, answers: bool) -> Identity:
     """Complete what a server told by what its answers show."""
-    kind = KINDS[identity.kind]
-    if not kind.known_fields:
-        trial = attempt(control, identity.model, generation, kind.counts)
-        identity = replace(identity, refused=trial.refused, tried=trial.requests, rate_limits=trial.rate_limits)
-    if not answers and identity.speculates is not None and identity.template is not None:
+    kind, plain = KINDS[identity.kind], Generation(temperature=0.0)
+    identity = identity if kind.known_fields else _tried(control, identity, generation)
+    enough = not answers and identity.speculates is not None and identity.template is not None
+    if enough and (identity.tried or kind is SIMULATED):
         return identity
-    salt = ALONE_SALT if takes_salt(identity) else None
-    way = next(iter(accepted_counts(identity)), "none")
-    plain = Generation(temperature=0.0)
-    first = ask(control, identity.model, plain, tokens=PROMPT_TOKENS, count=way, salt=salt)
+    first = _first(control, identity, plain if identity.tried else generation)
+    if not first.ok and not identity.tried:  # what its kind takes may be refused by something that stands before it
+        identity = _tried(control, identity, generation)
+        first = _first(control, identity, plain)
+    refuse_unanswered(control, first)
+    limits = lowest(identity.rate_limits, first.rate_limits)
+    identity = replace(identity, prompt_tokens=first.prompt_tokens, rate_limits=limits)
+    if enough:
+        return identity
+    way, salt = _way(identity)
     found = ask(control, identity.model, plain, count=way, salt=salt, repeating=True)
-    limits = lowest(identity.rate_limits, first.rate_limits, found.rate_limits)
-    identity = replace(identity, prompt_tokens=first.prompt_tokens, at_once=found.at_once, rate_limits=limits)
+    identity = replace(identity, at_once=found.at_once, rate_limits=lowest(limits, found.rate_limits))
     if identity.speculates is None and found.speculates is not None:
         identity = replace(identity, speculates=found.speculates, shown_by=BY_ANSWERS)
     return identity
+
+
+def _tried(control: Control, identity: Identity, generation: Generation) -> Identity:
+    """Note which optional fields a server takes, and what its headers let through."""
+    trial = attempt(control, identity.model, generation, KINDS[identity.kind].counts)
+    return replace(identity, refused=trial.refused, tried=trial.requests, rate_limits=trial.rate_limits)
+
+
+def _way(identity: Identity) -> tuple[str, str | None]:
+    """Return (how the tokens of each chunk are asked for, the cache salt)."""
+    return next(iter(accepted_counts(identity)), "none"), ALONE_SALT if takes_salt(identity) else None
+
+
+def _first(control: Control, identity: Identity, generation: Generation) -> Answered:
+    way, salt = _way(identity)
+    return ask(control, identity.model, generation, tokens=PROMPT_TOKENS, count=way, salt=salt)
 
 
 def comparability(

@@ -1,7 +1,8 @@
 """Which optional fields of a request a server takes, tried one small request each; and what both arms take.
 
-Servers of a known kind need no trial: what they take is written down in `servers/kinds.py`. Behind a gateway it is
-unknown, and a field that one arm takes and the other does not would make them two different experiments.
+Servers of a known kind need no trial unless they refuse a first request: what they take is written down in
+`servers/kinds.py`. Behind a gateway it is unknown, and a field that one arm takes and the other does not would make
+them two different experiments.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from loadtest.drive.alone import send
+from loadtest.drive.alone import Answered, send
 from loadtest.errors import UsageError
 from loadtest.servers.arm import Arm
 from loadtest.servers.control import Control
@@ -74,9 +75,7 @@ def attempt(control: Control, model: str, generation: Generation, counts: Sequen
     bare = {"model": model, "messages": list(PROBE_DIALOGUE), "max_tokens": TOKENS,
             "temperature": generation.temperature, "stream": True}  # fmt: skip
     first = send(control, orjson.dumps(bare))
-    if not first.ok:
-        said = first.said if first.status == 200 else f"HTTP {first.status} ({first.said})"
-        raise UsageError(f"T{control.arm.where[1:]} did not answer a first chat request: {said}.")
+    refuse_unanswered(control, first)
     answers, refused = [first], []
     for name, more in optional_fields(generation, counts):
         answer = send(control, orjson.dumps(bare | more))
@@ -94,6 +93,13 @@ def attempt(control: Control, model: str, generation: Generation, counts: Sequen
     )
 
 
+def refuse_unanswered(control: Control, answer: Answered) -> None:
+    """Raise UsageError, in the server's words, where a first chat request was not answered."""
+    if not answer.ok:
+        said = answer.said if answer.status == 200 else f"HTTP {answer.status} ({answer.said})"
+        raise UsageError(f"T{control.arm.where[1:]} did not answer a first chat request: {said}.")
+
+
 def accepted_counts(identity: Identity) -> tuple[str, ...]:
     """Return the ways to have the tokens of each chunk told that a server takes, the best first."""
     ways = KINDS[identity.kind].counts
@@ -101,9 +107,9 @@ def accepted_counts(identity: Identity) -> tuple[str, ...]:
 
 
 def takes_salt(identity: Identity) -> bool:
-    """Return whether a server takes a cache_salt: its kind does, or it did not refuse one."""
+    """Return whether a server takes a cache_salt: its kind does, or it was tried, and it was not refused."""
     heeds = KINDS[identity.kind].salts
-    return bool(identity.tried) and SALT not in identity.refused if heeds is None else heeds
+    return (bool(identity.tried) if heeds is None else heeds) and SALT not in identity.refused
 
 
 def salted(identities: Mapping[str, Identity]) -> dict[str, bool]:

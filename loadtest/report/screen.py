@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from rich.console import Console
 
+from loadtest.errors import printable
+
 
 class Screen(Console):
-    """A console that a closed pipe or terminal does not end: the run's records matter more than its words."""
+    """A console that a closed pipe or terminal does not end: the run's records matter more than its words.
+
+    What a server said of itself does not act on the terminal: escape sequences and control characters are left out.
+    """
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as Rich does; texts without what would act on the terminal."""
+        super().print(*(printable(each) if isinstance(each, str) else each for each in objects), **how)
 
     def _check_buffer(self) -> None:
         """Write what was printed; Rich itself expects a closed pipe, but no closed terminal (EIO) and no full disk."""

@@ -60,7 +60,7 @@ def compare(baseline: Identity, candidate: Identity, arms: tuple[Arm, Arm] | Non
     rows = [
         _row("kind of server", baseline.kind, candidate.kind),
         _row("version", baseline.version, candidate.version),
-        _row("model", baseline.model_root or baseline.model, candidate.model_root or candidate.model),
+        _model(baseline, candidate),
         _row("tokenizer (tokens of a probe text)", baseline.probe_tokens, candidate.probe_tokens),
         _template(baseline, candidate),
         _row(CONTEXT, baseline.max_model_len, candidate.max_model_len, differs=_context(pair)),
@@ -70,6 +70,13 @@ def compare(baseline: Identity, candidate: Identity, arms: tuple[Arm, Arm] | Non
     rows = [_with_declared(row, pair) for row in rows] + list(_settings(pair)) + list(_declared(pair, rows))
     return [row | {"note": COSTS[row["item"]]} if row["kind"] == "unknown" and row["item"] in COSTS else row
             for row in rows]  # fmt: skip
+
+
+def _model(baseline: Identity, candidate: Identity) -> Row:
+    """Compare what the models' names stand for, or else the names: an entrance may not tell the former."""
+    if baseline.model_root and candidate.model_root:
+        return _row("model", baseline.model_root, candidate.model_root)
+    return _row("model", baseline.model, candidate.model)
 
 
 def _template(baseline: Identity, candidate: Identity) -> Row:
@@ -89,14 +96,16 @@ def _context(pair: Pair) -> str:
 def _settings(pair: Pair) -> Iterator[Row]:
     """Yield a row for every setting that differs, and one that says how many are equal.
 
-    Where a side told only the labels of its metrics, what both told is compared and the rest is unknown.
+    Where a side told only the labels of its metrics, what both told is compared and the rest is unknown; of two kinds
+    of server nothing can be compared.
     """
     mine, other, kind = pair.baseline.config, pair.candidate.config, pair.kind
     sources = [identity.config_from for identity in (pair.baseline, pair.candidate)]
-    whole = bool(mine and other) and LABELS not in sources
+    alike = pair.baseline.kind == pair.candidate.kind
+    whole = bool(mine and other) and LABELS not in sources and alike
     keys = mine.keys() | other.keys()
     if not whole:
-        keys = mine.keys() & other.keys()
+        keys = mine.keys() & other.keys() if alike else set()
         mine, other = ({key: _shown(told[key]) for key in keys} for told in (mine, other))
     for key in sorted(keys):
         if mine.get(key) != other.get(key) and not matches(key, kind.ignored):

@@ -19,6 +19,7 @@ from loadtest.servers.counters import parse_exposition
 from loadtest.servers.fetch import Answer, NoAnswer, fetch
 from loadtest.servers.hiding import carried, purged, without
 from loadtest.servers.kinds import KINDS
+from loadtest.servers.told import LONGEST_NAME
 
 TIMEOUT_S = 10.0
 ANSWERS_S = 1.0
@@ -213,6 +214,9 @@ def resolve_model(control: Control, wanted: str) -> str:
         return wanted
     if len(listed) == 1:
         name = str(listed[0])
+        if not name.isprintable() or len(name) > LONGEST_NAME:
+            raise UsageError(f"{_capital(where)} lists a model whose name cannot be shown: it holds control characters,"
+                             f" or over {LONGEST_NAME}. Name the model with --set servers.model=NAME.")  # fmt: skip
         if control.without_secrets(name) != name:  # it goes into every request, record and page
             raise UsageError(f"{_capital(where)} lists a model whose name repeats the key or header that it was sent;"
                              " such a name is not used. Name the model with --set servers.model=NAME.")  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from loadtest.servers.control import Control
 from loadtest.servers.counters import family_names
 from loadtest.servers.kinds import KINDS, OPENAI, SIMULATED, VLLM, Kind, detect, remembers
-from loadtest.servers.told import EXTRACTING, Told, text, whole
+from loadtest.servers.told import EXTRACTING, Told, named, whole
 from loadtest.servers.told import flatten as flatten
 
 PROBE_TEXT = 'How many tokens is this? Größe, naïve, 数える: 12,345.67 {"key": [1, 2]}'
@@ -62,7 +62,7 @@ def identify(control: Control, model: str) -> Identity:
     kind = SIMULATED if told.simulated_world else VLLM if kind is OPENAI and told.config else kind
     speculates, shown_by = _speculates(kind, told, {} if error else values)
     return Identity(
-        kind=kind.name, model=model, model_root=text(row.get("root")) or told.model_root,
+        kind=kind.name, model=model, model_root=named(row.get("root")) or told.model_root,
         max_model_len=whole(row.get("max_model_len")) or told.max_model_len, version=told.version,
         probe_tokens=_probe(control, kind, model), template=_template(control, kind, model) or told.template,
         speculates=speculates, shown_by=shown_by, method=told.method, drafter=told.drafter, modes=told.modes,

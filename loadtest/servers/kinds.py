@@ -110,15 +110,17 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (SIMULATED, VLLM, SGLANG, 
 
 
 def detect(owner: str, families: Iterable[str]) -> str:
-    """Return the kind of a server by who owns its model, else by the names of its metrics."""
-    named = next((kind.name for kind in KINDS.values() if kind.owner and kind.owner == owner), "")
-    if named:
-        return named
+    """Return the kind of a server by who owns its model, else by the names of its metrics.
+
+    Where the metrics are another kind's alone these count: an entrance may write the list of models itself.
+    """
     seen = tuple(families)
-    for kind in KINDS.values():
-        if kind.name != SIMULATED.name and kind.prefix and any(name.startswith(kind.prefix) for name in seen):
-            return kind.name
-    return OPENAI.name
+    counted = [kind.name for kind in KINDS.values() if kind is not SIMULATED and kind.prefix
+               and any(name.startswith(kind.prefix) for name in seen)]  # fmt: skip
+    named = next((kind.name for kind in KINDS.values() if kind.owner and kind.owner == owner), "")
+    if named and (named in counted or not counted):
+        return named
+    return counted[0] if counted else OPENAI.name
 
 
 def prefixes() -> tuple[str, ...]:

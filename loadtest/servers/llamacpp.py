@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from loadtest.servers.fetch import NoAnswer
-from loadtest.servers.told import Told, table, text, whole
+from loadtest.servers.told import Told, named, table, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control
@@ -33,7 +33,7 @@ def read(control: Control, model: str) -> Told:
     return Told(
         config=config, config_from="/props" if config else "",
         speculates=any(drafting) if drafting else None, method=_method(slots) if any(drafting) else None,
-        version=text(props.get("build_info")), model_root=text(props.get("model_path")), max_model_len=context,
+        version=named(props.get("build_info")), model_root=named(props.get("model_path")), max_model_len=context,
         template=_digest(template) if template else None,
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ def _list(control: Control, path: str) -> list[Any]:
 def _method(slots: list[Mapping[str, Any]]) -> str | None:
     """Return the methods of drafting that a slot was last used with, as `ngram-simple`."""
     for slot in slots:
-        types = text(table(slot.get("params")).get("speculative.types"))
+        types = named(table(slot.get("params")).get("speculative.types"))
         names = [name for name in (types or "").split(",") if name not in ("", "none")]
         if names:
             return "+".join(names)

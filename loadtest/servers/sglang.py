@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from loadtest.record import LOSSY
-from loadtest.servers.told import Told, flatten, text, whole
+from loadtest.servers.told import Told, flatten, named, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control
@@ -27,16 +27,16 @@ def read(control: Control, model: str) -> Told:
         if info:
             break
     settings = {name: value for name, value in info.items() if name not in _NO_SETTINGS}
-    algorithm = text(settings.get("speculative_algorithm"))
+    algorithm = named(settings.get("speculative_algorithm"))
     speculates = None if "speculative_algorithm" not in settings else algorithm is not None
     pinned = "--max-running-requests" in str(info.get("launch_command", "--max-running-requests"))
     return Told(
         config=flatten(settings) | ({} if not info else {PINNED: pinned}),
         config_from=PATHS[0] if info else "", speculates=speculates, method=algorithm.lower() if algorithm else None,
         k=_drafted(settings) if speculates else None,
-        drafter=text(settings.get("speculative_draft_model_path")) if speculates else None,
-        modes=tuple(_modes(settings)) if speculates else (), version=text(info.get("version")),
-        model_root=text(settings.get("model_path")), max_model_len=whole(settings.get("context_length")),
+        drafter=named(settings.get("speculative_draft_model_path")) if speculates else None,
+        modes=tuple(_modes(settings)) if speculates else (), version=named(info.get("version")),
+        model_root=named(settings.get("model_path")), max_model_len=whole(settings.get("context_length")),
     )  # fmt: skip
 
 

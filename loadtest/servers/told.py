@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loadtest.errors import printable
+
 LARGEST = 2**53  # beyond it a figure is none
+LONGEST_NAME = 200
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # another one in every process
 LABELS = "labels of /metrics"  # where a few settings stand that are told nowhere else
 EXTRACTING = "no speculation, data extraction"
@@ -41,6 +44,11 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def named(value: Any) -> str | None:
+    """Return a name or version on one line, fit to be shown and cut to a length that is met; None for anything else."""
+    return " ".join(printable(value[: 4 * LONGEST_NAME]).split())[:LONGEST_NAME] or None if text(value) else None
+
+
 def whole(value: Any) -> int | None:
     """Return a whole number of a size that is met; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else None
@@ -53,5 +61,5 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix: value} if prefix else {}
     flat: dict[str, Any] = {}
     for key, inner in value.items():
-        flat |= flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+        flat |= flatten(inner, f"{prefix}.{printable(str(key))}" if prefix else printable(str(key)))
     return flat

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from loadtest.record import FAKED, LOSSY
-from loadtest.servers.told import EXTRACTING, LABELS, Told, flatten, table, text, whole
+from loadtest.servers.told import EXTRACTING, LABELS, Told, flatten, named, table, text, whole
 
 if TYPE_CHECKING:
     from loadtest.servers.control import Control
@@ -41,7 +41,7 @@ def read(control: Control, model: str) -> Told:
     config = config or cache_labels(control.exposition())
     world = text(environment.get("env.LOADTEST_SIMULATED"))
     told = _speculation(speculative)
-    version = text(control.purged(control.json("/version") or {}).get("version"))
+    version = named(control.purged(control.json("/version") or {}).get("version"))
     return Told(config=config, config_from=source if config else "", version=version, simulated_world=world, **told)
 
 
@@ -94,7 +94,7 @@ def _speculation(value: Any) -> dict[str, Any]:
         )
     if not settings:
         return {}
-    method, drafter = text(settings.get("method")), text(settings.get("model"))
+    method, drafter = named(settings.get("method")), named(settings.get("model"))
     modes = tuple(_modes(settings, method))
     return {
         "speculates": EXTRACTING not in modes, "method": method, "k": whole(settings.get("num_speculative_tokens")),

@@ -11,7 +11,7 @@ import pytest
 from answering import AnsweringServer, Handler
 
 from loadtest.drive.pair import introduce
-from loadtest.drive.preflight import agreed, optional_fields, salted, trial_notes
+from loadtest.drive.preflight import agreed, optional_fields, salted, takes_salt, trial_notes
 from loadtest.drive.rate_limits import refuse_above_limits, token_notes
 from loadtest.errors import UsageError
 from loadtest.servers.control import Arm
@@ -31,14 +31,17 @@ STREAM = "".join(
 class Gateway(AnsweringServer):
     """An OpenAI-compatible server that refuses some fields of a request, wherever they stand in it."""
 
-    def __init__(self, refused: tuple[str, ...] = (), status: int = 400, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, refused: tuple[str, ...] = (), status: int = 400, headers: dict[str, str] | None = None,
+                 owner: str = "someone") -> None:  # fmt: skip
         self.bodies: list[dict[str, Any]] = []
         outer = self
 
         class Answers(Handler):
             def do_GET(self) -> None:
                 known = self.path == "/v1/models"
-                self._tell(200 if known else 404, '{"data": [{"id": "m", "owned_by": "someone"}]}' if known else "{}")
+                self._tell(
+                    200 if known else 404, f'{{"data": [{{"id": "m", "owned_by": "{owner}"}}]}}' if known else "{}"
+                )
 
             def do_POST(self) -> None:
                 body = self.body()
@@ -147,6 +150,31 @@ def test_a_plan_above_the_limit_on_tokens_is_told(gateways: list[Gateway]) -> No
         " generation.max_tokens, or have it raised."
     )
     assert "and 2 requests/s ask for up to 61,440 of" in told(Load(kind="open", levels=(0.5, 2.0)))[0]
+
+
+@pytest.mark.parametrize(
+    ("refused", "counts", "salted"),
+    [((), ("continuous", "ids", "none"), True), (("cache_salt",), ("continuous", "ids", "none"), False),
+     (("continuous_usage_stats", "cache_salt"), ("ids", "none"), False),
+     (("seed",), ("continuous", "ids", "none"), True)],
+)  # fmt: skip
+def test_a_known_server_behind_one_that_refuses_its_fields_is_tried_too(
+    gateways: list[Gateway], refused: tuple[str, ...], counts: tuple[str, ...], salted: bool
+) -> None:
+    gateways.append(Gateway(refused, 422, owner="vllm"))
+    arm, identity = introduce(Arm(name="server", role="single", url=gateways[0].url), ASKING)
+    assert (identity.kind, arm.counts, takes_salt(identity)) == ("vllm", counts, salted)
+    assert (identity.refused, bool(identity.tried)) == (refused, bool(refused))
+    if "seed" in refused:
+        with pytest.raises(UsageError, match="refuses the field seed"):
+            agreed([arm], {"server": identity}, ASKING)
+
+
+@pytest.mark.parametrize(("status", "said"), [(429, "HTTP 429"), (500, "HTTP 500")])
+def test_a_known_server_that_answers_no_request_is_refused(gateways: list[Gateway], status: int, said: str) -> None:
+    gateways.append(Gateway(("messages",), status, owner="vllm"))
+    with pytest.raises(UsageError, match=f"did not answer a first chat request: {said}"):
+        introduce(Arm(name="server", role="single", url=gateways[0].url), ASKING)
 
 
 def test_only_what_the_experiment_sets_is_tried() -> None:

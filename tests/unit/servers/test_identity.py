@@ -77,6 +77,17 @@ def test_what_a_side_does_not_tell_is_unknown_and_never_equal():
     assert kinds["settings (/server_info)"] == "unknown"
 
 
+def test_a_model_that_one_side_names_only_by_its_alias_is_compared_by_alias():
+    assert _kinds(replace(BASE, model_root=None), SPEC)["model"] == "equal"
+    assert _kinds(replace(BASE, model_root=None), replace(SPEC, model="another"))["model"] == "violation"
+
+
+def test_settings_of_two_kinds_of_server_are_not_held_against_each_other():
+    kinds = _kinds(replace(BASE, kind="sglang"), SPEC)
+    assert [kinds["kind of server"], kinds["settings (/server_info)"]] == ["violation", "unknown"]
+    assert not [item for item in kinds if "config" in item]
+
+
 def test_flatten():
     assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": [1]}) == {"a.b": 1, "a.c.d": None, "e": [1]}
     assert flatten(None) == {}

@@ -154,6 +154,15 @@ def test_drafts_that_were_counted_outweigh_settings_that_deny_them(meet: Meet) -
     assert meet(server).speculates is False
 
 
+def test_names_that_a_server_tells_fit_on_a_line(meet: Meet) -> None:
+    server = vllm("base")
+    server.got["/version"] = {"version": "\x1b]0;title\x07" + "9" * 100_000 + "\n"}
+    server.got["/server_info"] = {"vllm_config": {"a\x1b[31m\nb": {"c\x07": 1}}}
+    told = meet(server)
+    assert told.version == "9" * 200
+    assert told.config == {"a\nb.c": 1}
+
+
 def test_a_declared_method_tells_that_a_drafter_remembers(meet: Meet) -> None:
     rows = {"data": [{"id": "gpt", "owned_by": "someone"}]}
     assert meet(RecordedServer({"/v1/models": rows}), method="suffix").remembers
@@ -225,6 +234,9 @@ def test_detection() -> None:
     assert detect("", ("llamacpp:requests_processing",)) == "llamacpp"
     assert detect("who", ("sglang:num_running_reqs",)) == "sglang"
     assert detect("", ("http_requests_total",)) == "openai"
+    assert detect("sglang", ("vllm:num_requests_running",)) == "vllm"  # the entrance wrote the list of models
+    assert detect("sglang", ("vllm:num_requests_running", "sglang:num_running_reqs")) == "sglang"
+    assert detect("sglang", ("http_requests_total",)) == "sglang"
 
 
 @pytest.mark.parametrize(
