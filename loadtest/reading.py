@@ -258,7 +258,6 @@ def _check_column(column: pa.ChunkedArray, where: str) -> None:
         return
     owner, values = pc.list_parent_indices(column), pc.list_flatten(column)
     _refuse(pc.is_null(values), where, "holds nothing", owner)
-    _refuse(pc.is_null(values), where, "holds nothing", owner)
     if pa.types.is_floating(values.type):
         _refuse(pc.invert(pc.is_finite(values)), where, "holds a time that is not finite", owner)
     else:

@@ -204,7 +204,10 @@ class RequestWriter:
     """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
 
     def __init__(self, path: Path, written: Callable[[pa.RecordBatch], None] | None = None) -> None:
-        """Open `path` for writing and write the schema at once; `written` is told of every batch in the file."""
+        """Open `path` for writing and write the schema at once.
+
+        `written` is told of every batch, also of one that the file did not take.
+        """
         self._written = written
         self._sink = path.open("wb", buffering=0)
         self._writer = pa.ipc.new_stream(self._sink, STREAM_SCHEMA)
@@ -224,10 +227,12 @@ class RequestWriter:
             return
         batch = batch_of(rows)  # before they are let go: a row that does not fit must not take others with it
         self._rows = []
-        self._writer.write_batch(batch)
-        self.count += len(rows)
-        if self._written is not None:
-            self._written(batch)
+        try:
+            self._writer.write_batch(batch)
+            self.count += len(rows)
+        finally:
+            if self._written is not None:
+                self._written(batch)
 
     def close(self) -> None:
         """Flush, write the end-of-stream marker and sync to disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LEAD_S = 0.25  # a user is made this long before its first request is due, so that the body is ready by then
 SESSIONS_APART = 1 << 20  # numbers a session's own further draws apart from the sessions that arrive
+SENDS_S = 1.0  # a session that arrived this long ago has sent its first request, which falls due as it arrives
 LEAST_FAILURES, FAILING_S = 20, 2.0  # failures in a row, and arrivals' worth of them, at which a cell is given up
 
 
@@ -39,6 +41,7 @@ class Opened:
         self.hopeless_after = max(LEAST_FAILURES, round(FAILING_S * timetable.sessions_per_s))
         self.next: tuple[int, float] = (0, 0.0)  # number and time of the session that arrives now
         self.begun_s = 0.0
+        self._first_s = math.inf  # time of the first session that arrived
         self.turned_away = 0
         self._window = experiment.window
         trace = trace_of(source) if experiment.load.arrivals == TRACE else None
@@ -49,10 +52,13 @@ class Opened:
         self._own = own
         self._free: list[Client] = []
 
-    @property
-    def came(self) -> bool:
-        """Whether any session has arrived."""
-        return self.next[1] > 0
+    def let_in(self, number: int, at_s: float) -> None:
+        """A session arrives: the next user that is made is its own."""
+        self.next, self._first_s = (number, at_s), min(self._first_s, at_s)
+
+    def sends_by(self, at_s: float) -> bool:
+        """Return whether a session arrived early enough to have sent something by this time."""
+        return self._first_s + SENDS_S <= at_s
 
     def phases(self, now_s: float) -> Phases:
         """Begin: return the phases of a cell whose first session can arrive a lead from now on."""
@@ -99,7 +105,7 @@ class Arriving:
                 gevent.sleep(wait_s)
             if not context.accepting:
                 return
-            context.opened.next = (number, at_s)
+            context.opened.let_in(number, at_s)
             try:
                 self._user_class(self._environment).start(self._group)
             except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # a scenario may raise anything

@@ -121,9 +121,13 @@ class CellRun:
 
     @property
     def _idles(self) -> bool:
-        """Whether users ran on for a whole warm-up, or sessions for a whole window, without sending anything."""
+        """Whether users ran on for a whole warm-up, or sessions to a window's end, without sending anything.
+
+        A worker's first own session may arrive after the window, when the load is only held.
+        """
         phases, opened = self.context.phases, self.context.opened
-        over = phases.warmup_cut if opened is None else phases.window_close_s is not None and opened.came
+        closed_s = phases.window_close_s
+        over = phases.warmup_cut if opened is None else closed_s is not None and opened.sends_by(closed_s)
         return over and not phases.issued
 
     def _give_up_draining(self, drained_for_s: float) -> bool:

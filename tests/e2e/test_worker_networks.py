@@ -99,7 +99,7 @@ def test_a_killed_worker_is_delivered_for_and_another_takes_its_place(loadtest: 
     [pid] = processes_that_mention(CHILD, '"second"', str(spool))
     os.kill(pid, signal.SIGKILL)
     assert second.wait(60) == 5, second.text
-    assert "Delivered what a worker that died had not sent" in second.text
+    assert "Delivered what a worker that ended had not sent" in second.text
     assert "killed by SIGKILL" in second.text
     third = worker("third")
     assert command.wait(180) == 0, command.text

@@ -54,6 +54,11 @@ class Crew:
 
     def _too_few(self) -> str:
         there, wanted = len(self.master.there()), self._wanted
+        if wanted.local:
+            return (
+                f"{there} of {wanted.count} workers were ready after {LOCAL_WAIT_S:g} s: is this machine too busy?"
+                f" What they wrote is in {self._job.folder}/worker-N.log; give fewer --workers."
+            )
         return (
             f"{there} of {wanted.count} workers were ready after {wanted.wait_s:g} s. Start the others with"
             f" `loadtest worker --master HOST:{self._hub.port}`, give a longer --wait, or fewer --expect-workers."
@@ -69,5 +74,8 @@ class Crew:
         self.master.close()
         if self._local is not None:
             self._local.close()
+            for name in self._local.names:  # one that was held up may have had more to say
+                with contextlib.suppress(OSError):
+                    self._ended(name, "it was ended")
         with contextlib.suppress(OSError):
             shutil.rmtree(self._job.folder / "spool")

@@ -25,6 +25,8 @@ Say = Callable[[str], None]
 def work(master: str, name: str | None, spool: Path, wait: str | None, say: Say) -> None:
     """Work for one run, to its end. Raises UsageError, RunError or Interrupted, with what was kept and where."""
     host, port = place_of(master, "--master")
+    if not port:
+        raise UsageError(f"--master is {master!r}; write HOST:PORT, as the run that awaits workers says it.")
     settings: dict[str, Any] = {
         "host": host, "port": port, "name": name or socket.gethostname(), "spool": str(spool.resolve()),
         "wait_s": waited(wait or WAIT), "local": False, "why_left": "it was ended from outside",
@@ -71,14 +73,14 @@ def _run(settings: dict[str, Any], log: Path, say: Say) -> int:
 
 
 def _conclude(code: int, said: str, settings: dict[str, Any], say: Say) -> None:
-    """Raise what the worker ended with; of one that was killed what it had not sent is delivered first."""
+    """Raise what the worker ended with; of one that was killed or stopped what it had not sent is delivered first."""
     if code == ExitCode.PASS:
         return
-    if code < 0:
-        how = f"it was killed by {Signals(-code).name}"
+    if code < 0 or code == ExitCode.INTERRUPTED:
+        how = f"it was killed by {Signals(-code).name}" if code < 0 else "it was stopped"
         with tempfile.TemporaryDirectory() as folder:
             _run(settings | {"only_left": True, "why_left": how}, Path(folder) / "worker.log", say)
-        raise RunError(f"The worker is gone: {how}.")
-    if code == ExitCode.INTERRUPTED:
+        if code < 0:
+            raise RunError(f"The worker is gone: {how}.")
         raise Interrupted("Stopped; the cell under way is invalid, what was measured is with the master.")
     raise (UsageError if code == ExitCode.USAGE else RunError)(said or f"The worker ended with code {code}.")

@@ -91,18 +91,21 @@ class Fetched:
         Raises ValueError when what came is not what was named.
         """
         there = Path(named.path)
-        if there.is_file() and there.stat().st_size == named.size and sha256_of(there) == named.sha256:
+        if _holds(there, named):
             self._local[named.path] = self._contents[named.sha256] = there
             return None
+        path = self._folder / named.sha256[:16] / there.name
+        if named.path in self._local and self._contents.get(named.sha256) == path:
+            return None  # it came before
         came = self._coming.setdefault(named.sha256, bytearray())
         if len(came) < named.size:
             return {"sha256": named.sha256, "start": len(came)}
         if hashlib.sha256(came).hexdigest() != named.sha256:
             del self._coming[named.sha256]
             raise ValueError(f"{named.path} came in another form than the master named it")
-        path = self._folder / named.sha256[:16] / there.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(came)
+        del self._coming[named.sha256]  # a trace may be large
         self._local[named.path] = self._contents[named.sha256] = path
         return None
 
@@ -111,3 +114,11 @@ class Fetched:
         own, data = self._coming.get(str(part.get("sha256"))), part.get("data")
         if own is not None and isinstance(data, bytes) and part.get("start") == len(own):
             own += data
+
+
+def _holds(path: Path, named: Named) -> bool:
+    """Return whether a file of this machine is the one that is named; one that may not be read is none."""
+    try:
+        return path.is_file() and path.stat().st_size == named.size and sha256_of(path) == named.sha256
+    except OSError:
+        return False

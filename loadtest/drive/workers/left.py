@@ -78,6 +78,6 @@ def _delivered(host: str, port: int, folder: Path, why: str) -> str:
     finally:
         contact.close()
     if not known or outbox.heard < outbox.rows:
-        return f"{outbox.rows - outbox.heard} requests of a worker that died were not delivered; they are in {folder}."
+        return f"{outbox.rows - outbox.heard} requests of a worker that ended were not delivered; they are in {folder}."
     shutil.rmtree(folder, ignore_errors=True)
-    return f"Delivered what a worker that died had not sent ({outbox.rows} requests of it are with the master)."
+    return f"Delivered what a worker that ended had not sent ({outbox.rows} requests of it are with the master)."

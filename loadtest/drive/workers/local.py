@@ -23,9 +23,9 @@ class LocalWorkers:
         """Start them; what they write goes to `worker-N.log` in the run's folder."""
         self._folder, self._lost = folder, lost
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.names = [f"worker-{number}" for number in range(1, count + 1)]
         self._logs: list[IO[bytes]] = []
-        for number in range(1, count + 1):
-            name = f"worker-{number}"
+        for name in self.names:
             log = (folder / f"{name}.log").open("ab")
             self._logs.append(log)
             settings = {"host": "127.0.0.1", "port": port, "name": name, "spool": str(spool_of(folder, name)),
@@ -56,7 +56,6 @@ class LocalWorkers:
         self._watcher.kill()
         until_s = time.monotonic() + wait_s
         for process in self._processes.values():
-            assert process.stdin is not None
             try:
                 process.wait(max(0.1, until_s - time.monotonic()))
             except subprocess.TimeoutExpired:

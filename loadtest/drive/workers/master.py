@@ -29,11 +29,11 @@ from loadtest.drive.workers.messages import (
     Heard,
     Hub,
 )
-from loadtest.drive.workers.peers import SAID, Peer, one_line, said_of
+from loadtest.drive.workers.peers import SAID, Peer, one_line, said_of, told
 from loadtest.drive.workers.phases import Word
 from loadtest.drive.workers.spool import rows_in
 from loadtest.drive.workers.words import Begin, count_from, found_from, number_from
-from loadtest.errors import UsageError, printable
+from loadtest.errors import UsageError
 from loadtest.experiment import as_document
 from loadtest.record import Request
 
@@ -101,10 +101,10 @@ class Master:
         self._begins, self._word, self._cut = {}, Word(), False
 
     def lose(self, name: str, why: str, left: Callable[[Peer], Collection[Request]]) -> None:
-        """A worker is known to be gone; `left` returns what it had not sent."""
+        """A worker is known to be gone, whether or not it took its leave; `left` returns what it had not sent."""
         for peer in self.peers.values():
-            if peer.name == name and not peer.gone:
-                peer.gone = why
+            if peer.name == name:
+                peer.gone = peer.gone or why
                 for request in left(peer):
                     peer.rows += 1
                     self.keep(request)
@@ -179,7 +179,7 @@ class Master:
         elif heard.kind == REPORT:
             self._report(peer, heard.data)
         elif heard.kind == LEAVE:
-            peer.gone = peer.gone or str(heard.data.get("why") or "it left")
+            peer.gone = peer.gone or told(heard.data.get("why") or "it left")
 
     def _join(self, heard: Heard) -> None:
         """Welcome a worker, or say why not; one that did not hear it asks again."""
@@ -212,7 +212,7 @@ class Master:
         })  # fmt: skip
 
     def _report(self, peer: Peer, data: dict[str, Any]) -> None:
-        peer.ready, peer.trouble = data["ready"] is True, printable(str(data["trouble"]))
+        peer.ready, peer.trouble = data["ready"] is True, told(data["trouble"])
         peer.usage = data["usage"] is True
         peer.clock = {name: number_from(data[name]) for name in ("offset_s", "bound_s")}
         for part in data["parts"]:

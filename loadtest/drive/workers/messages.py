@@ -84,9 +84,15 @@ class Line:
     """A worker's end."""
 
     def __init__(self, host: str, port: int, node: str) -> None:
-        """Connect, now or as soon as the master is there, and again after a cut."""
+        """Connect, now or as soon as the master is there, and again after a cut.
+
+        Raises UsageError for a place that is none.
+        """
         self._where, self._node = (_bracketed(host), port), node
-        self._client = _rpc.Client(*self._where, node)
+        try:
+            self._client = _rpc.Client(*self._where, node)
+        except (zmq.ZMQError, OSError, ValueError) as error:
+            raise UsageError(f"There can be no master at {host}:{port} ({error}); give another --master.") from error
 
     def send(self, kind: str, data: Mapping[str, Any]) -> None:
         """Say something to the master; when it cannot be reached for long, what is said is lost."""

@@ -9,6 +9,7 @@ from typing import Any
 from loadtest.drive.workers.phases import Count
 from loadtest.errors import printable
 
+TOLD = 2000  # characters of a reason
 SAID = 200  # characters of a text that a worker says of itself
 LOST_S = 10.0  # silence after which a worker is taken as lost; a shorter cut heals
 
@@ -54,6 +55,11 @@ def said_of(data: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {"host": str, "pid": int, "cpus": int, "python": str, "platform": str}
     found = {name: data[name] for name, kind in kinds.items() if type(data.get(name)) is kind}
     return {name: one_line(value, SAID) if isinstance(value, str) else value for name, value in found.items()}
+
+
+def told(text: object) -> str:
+    """Return a reason that came over the line as it may be shown."""
+    return printable(str(text)[: 2 * TOLD])[:TOLD]
 
 
 def one_line(text: str, longest: int) -> str:

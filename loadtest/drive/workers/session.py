@@ -133,10 +133,8 @@ class Session:
         answered: list[Request] = []  # by the null server of this machine
 
         def keep(request: Request) -> None:
-            try:
-                self._spool.add(request)
-            except OSError as error:
-                self.switches.unwritten = error
+            self._spool.add(request)
+            self.switches.unwritten = self._spool.unwritten
             if own is not None:
                 answered.append(request)
             if run is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ class Outbox:
         self.rows += batch.num_rows
 
     def has(self, rows: int) -> None:
-        """The master has this many rows."""
-        if self.heard < rows <= self.rows:
-            self.heard, self._moved_s = rows, self._now_s()
+        """The master has this many rows: more than these, where a file lost its end with the machine."""
+        if min(rows, self.rows) > self.heard:
+            self.heard, self._moved_s = min(rows, self.rows), self._now_s()
         while self._unheard and self._unheard[0][0] + self._unheard[0][1].num_rows <= self.heard:
             self._unheard.popleft()
 
@@ -68,29 +68,40 @@ class Spool:
         self._outbox = Outbox(now_s)
         self._writer = RequestWriter(folder / STREAM, self._outbox.put)
         self.has = self._outbox.has
+        self.unwritten: OSError | None = None  # why the file does not hold all; it is sent on all the same
 
     def add(self, request: Request) -> None:
         """Keep a finished request."""
-        self._writer.add(request)
+        self._writing(lambda: self._writer.add(request))
+
+    def flush(self) -> None:
+        """Write what was added."""
+        self._writing(self._writer.flush)
 
     def to_send(self) -> list[dict[str, Any]]:
         """Write what was added, and return what is to be sent now."""
-        self._writer.flush()
+        self.flush()
         return self._outbox.to_send()
 
     @property
     def rows(self) -> int:
-        """Rows in the file."""
+        """Rows that were flushed."""
         return self._outbox.rows
 
     @property
     def all_heard(self) -> bool:
-        """Whether the master has every row in the file."""
+        """Whether the master has every row that was flushed."""
         return self._outbox.heard == self._outbox.rows
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        self._writing(self._writer.close)
+
+    def _writing(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self.unwritten = self.unwritten or error
 
 
 def rows_in(data: object, rows: object) -> list[dict[str, Any]] | None:
@@ -106,16 +117,17 @@ def rows_in(data: object, rows: object) -> list[dict[str, Any]] | None:
     return found if len(found) == rows else None
 
 
-def batches_in(folder: Path) -> list[pa.RecordBatch]:
-    """Return the batches in the file of a worker that has ended, as far as the file is whole."""
-    path, found = folder / STREAM, list[pa.RecordBatch]()
-    if path.exists():
-        with path.open("rb") as source, contextlib.suppress(pa.ArrowException, OSError, EOFError):
-            found.extend(iter(pa.ipc.open_stream(source)))  # a kill cuts the last batch; what came before is whole
-    return found
+def batches_in(folder: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches in the file of a worker that has ended, as far as the file is whole; none without a file."""
+    cut = contextlib.suppress(pa.ArrowException, OSError, EOFError)  # a kill cuts the last batch
+    with cut, pa.memory_map(str(folder / STREAM)) as source:
+        yield from pa.ipc.open_stream(source)
 
 
 def left_in(folder: Path, from_row: int) -> list[Request]:
     """Return the requests in such a file from this row on."""
-    rows = [row for batch in batches_in(folder) for row in batch.to_pylist()]
-    return [Request(**row) for row in rows[from_row:]]
+    found, first = list[Request](), 0
+    for batch in batches_in(folder):
+        found += [Request(**row) for row in batch.slice(max(0, from_row - first)).to_pylist()]
+        first += batch.num_rows
+    return found

@@ -68,6 +68,7 @@ def place_of(word: str, named: str, port: int = PORT) -> tuple[str, int]:
     if not colon or (":" in host and not host.endswith("]")):  # no port: a name, or an IPv6 address by itself
         host, number = word, str(port)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not number.isascii() or not number.isdecimal() or not int(number) < 2**16 or "/" in host:
+    port_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else 2**16
+    if not host or port_number >= 2**16 or "/" in host:
         raise UsageError(f"{named} is {word!r}; write HOST:PORT, such as {HOST}:{PORT}.")
-    return host, int(number)
+    return host, port_number

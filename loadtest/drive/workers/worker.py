@@ -40,6 +40,7 @@ from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwri
 
 REPORT_S = 0.1
 SILENT_S = 2.0  # without a word of the master nothing large is sent
+REST_S = 2.0  # for what the master lacks when the run is over; it listens for longer
 FETCH_S = 60.0  # longest wait for a part of a file
 
 
@@ -51,11 +52,17 @@ class Worker:
     """
 
     def __init__(self, settings: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """Connect; nothing is driven before the master has welcomed it. `say` is told what it does, in words."""
+        """Connect; nothing is driven before the master has welcomed it. `say` is told what it does, in words.
+
+        Raises UsageError for a folder that cannot be written, and for a master's address that is none.
+        """
         node = uuid.uuid4().hex
         self._settings = settings
         self._folder = Path(settings["spool"]) / node
-        self._spool = Spool(self._folder)
+        try:
+            self._spool = Spool(self._folder)
+        except OSError as error:
+            raise UsageError(f"--spool {settings['spool']} cannot be written: {error.strerror}.") from error
         self._files = Fetched(self._folder / "files")
         self._contact = Contact(settings["host"], settings["port"], node, self._hear)
         self._session: Session | None = None
@@ -78,18 +85,35 @@ class Worker:
         if self._trouble:
             self._say(self._trouble)
         reporter = gevent.spawn(self._report_on)
+        reporter.link_exception(self._mute)
         try:
             while not self._over:
                 self._told.wait(1.0)
                 self._told.clear()
+                if reporter.dead:
+                    raise RunError(f"It cannot report to the master any more ({reporter.exception!r}).")
                 if self._begin is not None and not self._over:
                     begin, self._begin = self._begin, None
                     self._drive(begin)
                 elif self._contact.silent_s > max(LOST_S, self._settings["wait_s"]):
                     raise RunError(f"The master has gone. What was measured here and not sent is in {self._folder}.")
+            self._send_the_rest()
         finally:
             reporter.kill()
             self._spool.close()
+
+    def _mute(self, reporter: object) -> None:
+        """End the cell that nobody is told of any more."""
+        if self._session is not None:
+            self._session.switches.cut = True
+        self._told.set()
+
+    def _send_the_rest(self) -> None:
+        """Wait until the master has everything, or is heard to have ended."""
+        self._spool.flush()
+        until_s = time.monotonic() + REST_S
+        while not self._spool.all_heard and time.monotonic() < until_s:
+            gevent.sleep(REPORT_S / 5)
 
     def holding(self) -> AbstractContextManager[bool]:
         """Hold this worker's folder, so that no other process takes it for one that was left."""
@@ -131,6 +155,8 @@ class Worker:
         if attempt and attempt != self._attempt and "begin" in state:
             self._begin = dict(state)
             self._told.set()
+        elif self._begin is not None and attempt != self._begin["attempt"]:
+            self._begin = None  # the master has given it up before it was begun
         if session is None or session.driven is None or session.driven.begin.attempt != self._attempt:
             return
         if attempt == self._attempt:
@@ -188,6 +214,9 @@ class Worker:
     def _report(self) -> None:
         """Say how things stand here, and send what the master lacks while it is heard."""
         record, session = self._record, self._session
+        self._spool.flush()
+        if self._spool.unwritten is not None and not self._trouble:
+            self._trouble, self._usage = str(unwritable(self._folder, self._spool.unwritten)), False
         parts = self._spool.to_send() if self._contact.silent_s < SILENT_S else []
         driven = session.driven if session is not None else None
         over = record is not None
@@ -218,7 +247,13 @@ def main(arguments: list[str]) -> int:
     if not local:
         for sentence in deliver_left(settings["host"], settings["port"], spool, settings["why_left"]):
             say(sentence)
-    return ExitCode.PASS if settings.get("only_left") else _work(Worker(settings, say), local=local)
+    if settings.get("only_left"):
+        return ExitCode.PASS
+    try:
+        worker = Worker(settings, say)
+    except LoadtestError as error:
+        return _wrong(error)
+    return _work(worker, local=local)
 
 
 def _work(worker: Worker, *, local: bool) -> int:
@@ -244,9 +279,13 @@ def _worked(worker: Worker) -> tuple[int, str]:
     try:
         worker.work()
     except LoadtestError as error:
-        print(error, file=sys.stderr, flush=True)  # noqa: T201  # the process that started this one shows it
-        return int(error.exit_code), str(error)
+        return _wrong(error), str(error)
     return int(ExitCode.PASS), ""
+
+
+def _wrong(error: LoadtestError) -> int:
+    print(error, file=sys.stderr, flush=True)  # noqa: T201  # the process that started this one shows it
+    return int(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import resource
 import subprocess
 import sys
 from dataclasses import asdict
@@ -13,21 +14,25 @@ from random import Random
 
 import pytest
 
+from loadtest.drive.arriving import Opened
 from loadtest.drive.job import Workers
 from loadtest.drive.options import Options
 from loadtest.drive.phases import Phase
+from loadtest.drive.timetable import Timetable
 from loadtest.drive.workers.dealing import Share
+from loadtest.drive.workers.elsewhere import work
 from loadtest.drive.workers.files import PART, Fetched, Named, Offered
 from loadtest.drive.workers.merged import merged
 from loadtest.drive.workers.offset import Clocks, Offset, RoundTrip
 from loadtest.drive.workers.peers import Peer
 from loadtest.drive.workers.phases import Count, JoinedPhases, ToldPhases, Word
-from loadtest.drive.workers.spool import Spool, left_in, rows_in
+from loadtest.drive.workers.spool import Outbox, Spool, batches_in, left_in, rows_in
 from loadtest.drive.workers.wanted import place_of, refuse_unreachable, wanted
 from loadtest.drive.workers.words import count_from, found_from
 from loadtest.errors import UsageError
-from loadtest.record import CellRecord, KeptText, Request
-from loadtest.settings import Window
+from loadtest.experiment import override
+from loadtest.record import CellRecord, KeptText, Request, batch_of
+from loadtest.settings import Experiment, Window
 
 MS = 1_000_000
 ROOT = Path(__file__).parents[3]
@@ -138,6 +143,61 @@ def test_what_a_dead_worker_had_not_sent_is_read_from_its_file(tmp_path: Path) -
     spool.close()
 
 
+def test_rows_that_a_full_disk_does_not_take_are_sent_all_the_same(tmp_path: Path) -> None:
+    spool, limits = Spool(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    spool.add(a_request(0))
+    assert len(spool.to_send()) == 1
+    assert spool.unwritten is None
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "requests.arrows").stat().st_size + 100, limits[1]))
+    try:
+        for number in range(1, 100):
+            spool.add(a_request(number))  # 64 are written at once
+        sent = spool.to_send()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert spool.unwritten is not None
+    assert [row["user"] for part in sent for row in rows_in(part["batch"], part["rows"]) or ()] == list(range(1, 100))
+    assert (spool.rows, spool.all_heard) == (100, False)
+    spool.close()
+    assert [request.user for request in left_in(tmp_path, 0)] == [0]
+
+
+def test_a_file_that_lost_its_end_holds_nothing_that_the_master_lacks() -> None:
+    outbox = Outbox(lambda: 0.0)
+    outbox.put(batch_of([a_request(0), a_request(1)]))
+    outbox.has(5)  # more came over the line than the file kept
+    assert (outbox.heard, outbox.rows) == (2, 2)
+    assert outbox.to_send() == []
+
+
+def test_what_is_left_begins_anywhere_in_a_batch(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for number in range(9):
+        spool.add(a_request(number))
+        if number % 4 == 3:
+            spool.to_send()
+    spool.close()
+    assert [batch.num_rows for batch in batches_in(tmp_path)] == [4, 4, 1]
+    for row in range(11):
+        assert [request.user for request in left_in(tmp_path, row)] == list(range(row, 9))
+
+
+def test_a_worker_whose_first_session_arrives_after_the_window_is_not_taken_for_one_that_sends_nothing() -> None:
+    times = Timetable(sessions_per_s=0.1, opens_s=1.0, window_s=10.0, cut=False)
+    opened = Opened(override(Experiment(), "load", kind="open"), 0.1, 0, times, None)
+    closes_s = 111.0
+    assert not opened.sends_by(closes_s)  # none came
+    opened.let_in(3, 111.2)  # its user is made a little before that, when nothing can have been sent
+    assert opened.next == (3, 111.2)
+    assert not opened.sends_by(closes_s)
+    opened.let_in(7, 140.0)
+    assert not opened.sends_by(closes_s)
+    early = Opened(override(Experiment(), "load", kind="open"), 0.1, 0, times, None)
+    early.let_in(0, 105.0)
+    early.let_in(4, 110.9)
+    assert early.sends_by(closes_s)  # without a request by then it sends none
+
+
 @pytest.mark.parametrize("data", [b"", b"not a batch", "text", None])
 def test_a_batch_that_is_none_is_not_taken(data: object) -> None:
     assert rows_in(data, 1) is None
@@ -161,6 +221,8 @@ def test_a_file_comes_in_parts_and_is_held_against_its_hash(tmp_path: Path) -> N
         fetched.came(part)
         fetched.came(part)  # twice does no harm
     assert wanted_parts == 3
+    assert fetched.take(named) is None
+    assert fetched._coming == {}  # the next cell asks for it again: neither twice over the line nor twice in memory
     assert fetched.local(str(there)).read_bytes() == contents
     assert fetched.local(str(there)).name == "prompts.jsonl"
 
@@ -178,6 +240,16 @@ def test_no_file_is_handed_out_that_was_not_offered_and_none_taken_that_was_chan
     fetched.came({"sha256": named.sha256, "start": 0, "data": b"evil"})
     with pytest.raises(ValueError, match="another form"):
         fetched.take(named)
+
+
+def test_a_place_of_the_masters_that_cannot_be_looked_at_here_holds_no_file(tmp_path: Path) -> None:
+    data = b"pass"  # such as /root, which is_file() raises for
+    named = Named(path=f"/tmp/{'x' * 300}/chat.py", sha256=hashlib.sha256(data).hexdigest(), size=4)
+    fetched = Fetched(tmp_path)
+    assert fetched.take(named) == {"sha256": named.sha256, "start": 0}
+    fetched.came({"sha256": named.sha256, "start": 0, "data": data})
+    assert fetched.take(named) is None
+    assert fetched.local(named.path).read_bytes() == data
 
 
 WINDOW = Window(min_s=3.0, max_s=10.0, min_requests=4, warmup_requests=1.0)
@@ -274,6 +346,7 @@ AGAIN = """
 import gc, os
 import locust
 from loadtest.drive.workers.messages import Line
+from loadtest.errors import UsageError
 
 line = Line("127.0.0.1", 9, "x")
 gc.disable()  # as in a worker that drives
@@ -283,6 +356,12 @@ for _ in range(20):
     line.receive(0.001)
 after = [len(os.listdir("/proc/self/" + of)) for of in ("fd", "task")]
 assert after == before, (before, after)
+try:
+    Line("no host", 9, "x")
+except UsageError as error:
+    assert "no master at no host:9" in str(error), error
+else:
+    raise SystemExit("taken")
 """
 
 
@@ -307,6 +386,7 @@ from loadtest.drive.workers import master as module
 from loadtest.drive.workers.master import Master
 from loadtest.drive.workers.messages import Hub
 from loadtest.drive.workers.left import report
+from loadtest.record import Request
 from loadtest.settings import Experiment
 
 MOST_PEERS = module.MOST_PEERS = 20
@@ -369,9 +449,81 @@ say(last, "join", {"version": __version__, "name": "w"})
 assert "joined the run already" in hear(last, "welcome", "refused")[1]["why"]
 assert len(master.peers) == MOST_PEERS
 assert len({peer.name for peer in master.peers.values()}) == MOST_PEERS
+kept = []
+master.keep = kept.append
+say(last, "ping", {"asked_ns": 1})
+say(stranger, "leave", {"why": "\x1b[2J\u202egone" + "z" * 100_000})
+while not peer.gone and time.monotonic() < deadline:
+    gevent.sleep(0.01)
+assert peer.gone == "gone" + "z" * (len(peer.gone) - 4) and 1000 < len(peer.gone) <= 2000, peer.gone[:80]
+for _ in range(2):
+    master.lose(peer.name, "killed", lambda peer: [Request(user=1), Request(user=2)][peer.rows :])
+assert [request.user for request in kept] == [1, 2]  # though it had taken its leave
+assert peer.gone.startswith("gone")
 import os
 os._exit(0)
 """
+
+
+ALONE = """
+import resource, sys, time
+from pathlib import Path
+from loadtest.drive.workers import worker as module
+from loadtest.drive.workers.spool import batches_in
+from loadtest.drive.workers.worker import Worker
+from loadtest.errors import RunError, UsageError
+from loadtest.record import Request
+
+where = Path(sys.argv[1])
+settings = {"host": "127.0.0.1", "port": 9, "name": "w", "spool": str(where), "wait_s": 60.0, "local": True}
+
+# What was measured is in the file, though nobody is heard.
+worker = Worker(settings, print)
+worker._contact._heard_s -= 5.0
+worker._spool.add(Request(cell=0))
+worker._report()
+assert [batch.num_rows for batch in batches_in(worker._folder)] == [1]
+
+# A full disk is told.
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+worker._spool.add(Request(cell=0))
+worker._report()
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+assert "cannot be written" in worker._trouble, worker._trouble
+
+# A cell that the master has given up is not begun.
+state = {"rows": 0, "over": False, "attempt": 4, "begin": {}}
+worker._hear(state)
+assert worker._begin == state
+worker._hear({"rows": 0, "over": False, "attempt": 0})
+assert worker._begin is None
+
+# A worker that cannot report ends: one that only answers pings would hold its cell up for ever.
+worker._contact.welcome = {"run_id": "r", "name": "w", "same_clock": True, "files": []}
+worker._record = {"error": chr(0xD800)}  # no message can hold it
+began_s = time.monotonic()
+try:
+    worker.work()
+except RunError as error:
+    assert "cannot report" in str(error), error
+assert time.monotonic() - began_s < 8
+worker.close()
+
+(where / "taken").write_text("")
+try:
+    Worker(settings | {"spool": str(where / "taken")}, print)
+except UsageError as error:
+    assert f"--spool {where / 'taken'} cannot be written" in str(error), error
+else:
+    raise SystemExit("a file was taken for a folder")
+"""
+
+
+def test_a_worker_whose_master_is_silent_keeps_what_it_measured_and_one_that_cannot_report_ends(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_stranger_who_knows_the_words_does_not_deafen_the_master(tmp_path: Path) -> None:
@@ -416,10 +568,17 @@ def test_a_place_is_a_host_and_a_port(word: str, place: tuple[str, int]) -> None
     assert place_of(word, "--bind") == place
 
 
-@pytest.mark.parametrize("word", ["", ":5557", "host:x", "host:70000", "http://host:1", "host:-1"])
+@pytest.mark.parametrize(
+    "word", ["", ":5557", "host:x", "host:70000", "http://host:1", "host:-1", "host:" + "9" * 5000]
+)
 def test_a_place_that_is_none_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="write HOST:PORT"):
         place_of(word, "--bind")
+
+
+def test_a_worker_is_told_a_port(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--master is 'host:0'"):
+        work("host:0", None, tmp_path, None, print)
 
 
 def test_more_workers_than_cores_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
