@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loadtest.drive.pair import comparability
+from loadtest.drive.pair import comparability, idle_waivers
 from loadtest.drive.preflight import agreed
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.rate_limits import refuse_above_limits, token_notes
@@ -55,7 +55,11 @@ def check(prepared: Prepared, tell: Tell) -> Checked:
     for other in arms[1:]:
         own = comparability((arms[0], other), identities, prepared.options.waive, aa=prepared.choice.aa)
         rows += [row | {"arm": other.name} for row in own] if len(arms) > 2 else own
-    said = [described(*each) for each in met] + token_notes(arms, identities, prepared.experiment)
+    said = (
+        [described(*each) for each in met]
+        + idle_waivers(rows, prepared.options.waive)
+        + token_notes(arms, identities, prepared.experiment)
+    )
     return Checked(rows=tuple(rows), servers=tuple(said), exit_code=int(exit_code(rows)))
 
 

@@ -81,7 +81,7 @@ def _ask_all(prepared: Prepared, folder: Path, stack: ExitStack, collector: Coll
                 managed.stop()
             managed.start(arm, 1, 1)
         known, identity = managed.meet(arm, prepared.experiment.generation)
-        refuse_violations(_comparability(prepared, [*met, (known, identity)]))
+        refuse_violations(_comparability(prepared, [*met, (known, identity)]), prepared.options.waive)
         control = Control(known)
         try:
             collector.collect(control, known, salted=takes_salt(identity), gone=partial(_gone, managed))

@@ -9,7 +9,7 @@ from typing import Any
 from loadtest.drive.alone import Answered, ask
 from loadtest.drive.preflight import accepted_counts, attempt, refuse_unanswered
 from loadtest.drive.preflight import takes_salt as takes_salt
-from loadtest.errors import NotComparable
+from loadtest.errors import NotComparable, nearest
 from loadtest.servers.arm import NO_COUNTERS
 from loadtest.servers.comparison import SPECULATION, compare
 from loadtest.servers.control import Arm, Control, resolve_model
@@ -21,6 +21,7 @@ from loadtest.settings import Generation
 
 ALONE_SALT = "loadtest-introduction"
 DECLARED = "declared and not shown: a gate takes it only where [gate] accept says so"
+MOST = 30  # violations that a sentence names
 READINGS = 4  # of /metrics: one of two processes behind it shows itself but for a chance of 1 in 8
 SEVERAL = "several processes answer in turn: give the metrics URL of each replica"
 PROMPT_TOKENS = 2  # of the answer that only counts its prompt
@@ -123,19 +124,29 @@ def comparability(
     return rows
 
 
-def refuse_violations(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raise NotComparable when the table holds a violation that is not waived."""
+def refuse_violations(rows: Sequence[Mapping[str, Any]], waived: Sequence[str] = ()) -> None:
+    """Raise NotComparable when the table holds a violation that is not waived, with what `waived` names in vain."""
     broken = [row for row in rows if row["kind"] == "violation" and not row.get("waived")]
     if broken:
         lines = "\n".join(
             f"  {row['item']}: baseline {row['baseline']}, {row.get('arm', 'candidate')} {row['candidate']}"
             + (f" ({row['note']})" if row.get("note") else "")
-            for row in broken
+            for row in broken[:MOST]
         )
+        lines += f"\n  and {len(broken) - MOST:,} more" if len(broken) > MOST else ""
         raise NotComparable(
             f"The servers differ in more than speculation, so that no difference could be laid to it:\n{lines}\n"
             "Start both alike but for the speculative configuration, or waive an item by name: --waive ITEM."
+            + "".join(f"\n{note}" for note in idle_waivers(rows, waived))
         )
+
+
+def idle_waivers(rows: Sequence[Mapping[str, Any]], waived: Sequence[str]) -> list[str]:
+    """Return a sentence on each waiver that names no item of the table."""
+    items = list(dict.fromkeys(str(row["item"]) for row in rows))
+    return [
+        f"--waive {name!r} names no item that differs.{nearest(name, items)}" for name in waived if name not in items
+    ]
 
 
 def refuse_another(name: str, start: int, first: Identity, now: Identity) -> None:

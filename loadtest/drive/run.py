@@ -215,7 +215,7 @@ class _Run:
         if identity.simulated_world:
             self._late_steps.open(arm)
         self._write_header()
-        refuse_violations(self._met.rows)
+        refuse_violations(self._met.rows, self._prepared.options.waive)
 
     def _agree(self) -> None:
         """Settle how the arms are asked, and that no rate limit stands in the way of the plan."""

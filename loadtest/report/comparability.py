@@ -11,6 +11,7 @@ from loadtest.report import words
 ORDER = ("violation", "unknown", "consequence", "expected", "equal")
 NOUNS = {"equal": "equal", "expected": "expected", "consequence": "a consequence", "unknown": "unknown",
          "violation": "a violation"}  # fmt: skip
+MOST = 30  # of one kind of difference that are shown one by one
 FEW = 8  # settings of speculation itself that are shown one by one
 WIDEST = 60  # characters of one value
 
@@ -37,7 +38,9 @@ def _table(rows: Sequence[Mapping[str, Any]], *, every: bool) -> list[str]:
     hidden = settings if len(settings) > FEW and not every else []
     for kind in ORDER:
         shown = [row for row in rows if row["kind"] == kind and row not in hidden]
-        lines += [_line(row) for row in shown if every or kind != "equal"]
+        lines += [_line(row) for row in (shown if every else shown[:MOST]) if every or kind != "equal"]
+        if len(shown) > MOST and not every and kind != "equal":
+            lines.append(f"  {kind:<12} {len(shown) - MOST:,} more (`check --all` shows them)")
     return [*lines, f"  expected     {len(hidden)} settings of speculation itself"] if hidden else lines
 
 

@@ -41,7 +41,7 @@ class Address:
 
 def read_address(word: str, named: str) -> Address:
     """Take a URL apart. Raises UsageError, with a sentence that calls it `named`, for one that no client could use."""
-    shown = "(hidden)" if "@" in word else repr(word if len(word) <= 120 else word[:119] + "…")
+    shown = _shown(word)
     wrong = UsageError(f"{named} is {shown}; {WANTED}.")
     if any(c.isspace() or not c.isprintable() for c in word):
         raise UsageError(f"{named} is {shown}, with a blank or an unprintable character; {WANTED}.")
@@ -67,6 +67,15 @@ def read_address(word: str, named: str) -> Address:
     except (httpx.InvalidURL, UnicodeError):
         raise UsageError(f"{named} is {shown}, which holds no valid host name; {WANTED}.") from None
     return address
+
+
+def _shown(word: str) -> str:
+    """Return a URL as a sentence may quote it: what may be a password or a key, before an @ or after a ?, is not."""
+    if "@" in word:
+        return "(hidden)"
+    end = re.search(r"(?<=[?#]).", word)
+    word = f"{word[: end.start()]}…" if end else word
+    return repr(word if len(word) <= 120 else word[:119] + "…")
 
 
 def _host_of(parts: SplitResult) -> str:
@@ -95,7 +104,7 @@ def proxy_url(word: str, named: str) -> str:
         return ""
     address = read_address(word, named)
     if address.scheme != "http" or address.path:
-        raise UsageError(f"{named} is {word!r}; a proxy is spoken to over plain HTTP, at http://host:port.")
+        raise UsageError(f"{named} is {_shown(word)}; a proxy is spoken to over plain HTTP, at http://host:port.")
     return address.url
 
 

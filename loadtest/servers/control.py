@@ -23,6 +23,7 @@ from loadtest.servers.told import LONGEST_NAME
 
 TIMEOUT_S = 10.0
 ANSWERS_S = 1.0
+MOST_NAMED = 20  # models that a sentence names
 
 
 @dataclass(slots=True)
@@ -207,7 +208,8 @@ def resolve_model(control: Control, wanted: str) -> str:
     rows, instead = control.listing()
     listed = [row["id"] for row in rows if isinstance(row.get("id"), str)]
     where = control.arm.where
-    names = control.without_secrets(", ".join(map(repr, listed)))
+    more = f" and {len(listed) - MOST_NAMED:,} more" if len(listed) > MOST_NAMED else ""
+    names = control.without_secrets(", ".join(repr(name[:LONGEST_NAME]) for name in listed[:MOST_NAMED])) + more
     if wanted:
         if listed and wanted not in listed:
             raise UsageError(f"The model {wanted!r} is unknown to {where}; it serves {names}.")

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loadtest.servers.kinds import KINDS, prefixes
 
 PREFIXES = prefixes()
+MOST_SERIES = 20_000  # of the known families, beyond which reading them would hold up the load
 LARGEST = 1e18  # beyond it a figure is no count and no time, and its sums may overflow
 # When a process began: it tells a restart even where the counters have grown past what they were.
 BEGAN = "process_start_time_seconds"
@@ -31,9 +32,11 @@ def parse_exposition(text: str, model: str = "", *, shared: bool = False) -> tup
     (`…_perc`) are averaged. Histogram buckets, `_created` twins and other processes' families are left out, before
     parsing, so that a scrape costs well under a millisecond. Where the exposition tells several models apart and
     `model` is one of them, only that one counts; `shared`: only what names it. Raises ValueError for text that is no
-    exposition.
+    exposition, or has more than MOST_SERIES of them.
     """
-    lines = [line for line in text.splitlines() if line.startswith(_KEPT) and not _skipped(line)]
+    lines = [line for line in text.split("\n") if line.startswith(_KEPT) and not _skipped(line)]
+    if len(lines) > MOST_SERIES:
+        raise ValueError(f"{len(lines):,} series of known counters, of which at most {MOST_SERIES:,} are read")
     lines = _of_model(lines, model, shared=shared)
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     return added_up((s.name, s.labels, s.value) for family in families for s in family.samples)
@@ -48,11 +51,17 @@ def added_up(samples: Iterable[Sample]) -> tuple[dict[str, float], list[float]]:
             continue
         sums[name].append(value)
         if name in PER_POSITION:
-            positions[int(labels.get("position", -1))] += value
+            positions[_slot(labels.get("position", ""))] += value
     values = {name: sum(v) / (len(v) if name.endswith(_AVERAGED_SUFFIXES) else 1) for name, v in sums.items()}
-    accepted = [positions[slot] for slot in sorted(positions) if slot >= 0]
+    whole = sorted(positions) == list(range(len(positions)))  # else nobody knows which slots these are
+    accepted = [positions[slot] for slot in sorted(positions)] if whole else []
     told = {name: value for name, value in values.items() if abs(value) <= LARGEST}
     return told, accepted if all(abs(value) <= LARGEST for value in accepted) else []
+
+
+def _slot(position: str) -> int:
+    """Return the draft slot that a label names, -1 for none."""
+    return int(position) if position.isdecimal() and len(position) < 5 else -1
 
 
 def _skipped(line: str) -> bool:
@@ -73,7 +82,7 @@ def _of_model(lines: list[str], model: str, *, shared: bool) -> list[str]:
 
 def family_names(text: str) -> set[str]:
     """Return the names of the known families in an exposition, as far as its lines tell."""
-    return {line.split("{", 1)[0].split(" ", 1)[0] for line in text.splitlines() if line.startswith(PREFIXES)}
+    return {line.split("{", 1)[0].split(" ", 1)[0] for line in text.split("\n") if line.startswith(PREFIXES)}
 
 
 def is_idle(values: Mapping[str, float]) -> bool | None:

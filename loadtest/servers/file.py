@@ -19,7 +19,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -189,12 +189,20 @@ class _Reader:
             model=fill(table.model, "model"), api_key_env=table.api_key_env, insecure=table.insecure,
             proxy=proxy_url(fill(table.proxy, "proxy"), f"arms.{name}.proxy"),
             headers_env=table.headers_env, ca=str(self._path.parent / ca) if ca else "",
-            metrics=tuple(_metrics_url(fill(word, "metrics"), f"arms.{name}.metrics") for word in table.metrics),
+            metrics=self._metrics(name, [fill(word, "metrics") for word in table.metrics]),
             kind=table.kind, prometheus=clean_url(fill(table.prometheus, "prometheus"), f"arms.{name}.prometheus")
             if table.prometheus else "", prometheus_match=fill(table.prometheus_match, "prometheus_match"),
             declared={item: fill(value, "declared") for item, value in table.declared.items()},
             replicas=table.replicas, gpus=table.gpus, method=table.method, k=table.k,
         )  # fmt: skip
+
+    def _metrics(self, name: str, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the metrics URLs of an arm; one that is named twice would be counted twice."""
+        urls = tuple(_metrics_url(word, f"arms.{name}.metrics") for word in words)
+        if twice := next((url for at, url in enumerate(urls) if url in urls[:at]), None):
+            said = f"arms.{name}.metrics names {twice} twice, so that its counters would count twice."
+            raise self._fail(f"arms.{name}", "metrics", f"{said} Name each replica once.")
+        return urls
 
     def _start(self, name: str, table: ArmTable) -> Start:
         fill, where = self._fill_for(name, table), f"arms.{name}"

@@ -122,7 +122,7 @@ def _system(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def cache_labels(exposition: str) -> dict[str, Any]:
     """Return the settings of the KV cache that /metrics carries as labels, empty where it has none."""
-    lines = [line for line in exposition.splitlines() if line.startswith(CACHE_INFO + "{")]
+    lines = [line for line in exposition.split("\n") if line.startswith(CACHE_INFO + "{")]
     try:
         families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
     except ValueError:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadtest.drive.pair import refuse_another
+from loadtest.drive.pair import idle_waivers, refuse_another, refuse_violations
 from loadtest.errors import NotComparable
 from loadtest.servers.identity import Identity
 
@@ -27,6 +27,23 @@ FIRST = Identity(
 )
 def test_what_varies_between_starts_is_accepted(now):
     refuse_another("draft", 2, FIRST, now)
+
+
+def test_a_waiver_that_names_nothing_is_told():
+    rows = [{"item": "context length", "baseline": "4096", "candidate": "2048", "kind": "violation"}]
+    with pytest.raises(NotComparable) as refused:
+        refuse_violations(rows, ("contxt length",))
+    assert str(refused.value).endswith(
+        "--waive 'contxt length' names no item that differs. Did you mean `context length`?"
+    )
+    assert idle_waivers(rows, ("context length",)) == []
+
+
+def test_very_many_violations_are_counted():
+    rows = [{"item": f"s{at}", "baseline": "1", "candidate": "2", "kind": "violation"} for at in range(1030)]
+    with pytest.raises(NotComparable) as refused:
+        refuse_violations(rows)
+    assert "\n  s29: baseline 1, candidate 2\n  and 1,000 more\nStart" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ def test_what_no_client_could_use_is_refused(word):
 
 @pytest.mark.parametrize(
     "word",
-    ["http://u:canary@a", "http://canary@a", "http://u:canary@a\x01", "http://u:canary@[::1", "http:/u:canary@a",
+    ["http://a/?key=canary", "http://a/x#canary", "http://a?canary", "a?canary\x01",
+     "http://u:canary@a", "http://canary@a", "http://u:canary@a\x01", "http://u:canary@[::1", "http:/u:canary@a",
      "ftp://u:canary@a", "u:canary@a:1"],
 )  # fmt: skip
 def test_a_password_is_never_shown(word):

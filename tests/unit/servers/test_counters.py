@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.servers.counters import is_idle, parse_exposition
+from loadtest.servers.counters import MOST_SERIES, family_names, is_idle, parse_exposition
 
 DATA = Path(__file__).parents[2] / "data" / "metrics"
 
@@ -65,6 +65,27 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 1.7e
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="0"} 1.7e308
 """
     assert parse_exposition(text) == ({"vllm:num_requests_running": 3}, [])
+
+
+def test_a_label_that_names_no_slot_costs_the_slots_alone():
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    told = "vllm:num_requests_running 3\n" + "".join(f'{name}{{position="{at}"}} {9 - at}\n' for at in range(3))
+    assert parse_exposition(told)[1] == [9, 8, 7]
+    for odd in ("zero", "-1", "1.0", "", "9" * 5000, "4"):  # slots that are not all told are not those that they seem
+        values, accepted = parse_exposition(told.replace('position="1"', f'position="{odd}"'))
+        assert (values["vllm:num_requests_running"], accepted) == (3, [])
+
+
+def test_a_label_may_hold_any_character_but_a_line_break():
+    text = 'vllm:num_requests_running{model_name="a\u2028b\x0cc"} 3\r\nvllm:num_requests_waiting 0\r\n'
+    assert parse_exposition(text)[0] == {"vllm:num_requests_running": 3, "vllm:num_requests_waiting": 0}
+    assert family_names(text) == {"vllm:num_requests_running", "vllm:num_requests_waiting"}
+
+
+def test_more_series_than_a_server_has_are_not_read():
+    text = "".join(f'vllm:num_requests_running{{engine="{at}"}} 1\n' for at in range(MOST_SERIES + 1))
+    with pytest.raises(ValueError, match=r"^20,001 series of known counters, of which at most 20,000 are read$"):
+        parse_exposition(text)
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ def test_the_files_that_are_shipped_can_be_read_without_any_variable(path):
     ("line", "part"),
     [
         ('metrics = ["http://a..b/metrics"]', "no valid host name"),
+        ('metrics = ["http://b/metrics", "HTTP://B:80/metrics/"]', "names http://b/metrics twice"),
         ('metrics = ["http://u:canary@b/metrics"]', "carries a user or password"),
         ("k = 0x" + "f" * 5000, "arms.baseline.k is a value too long to show"),
         ("k = " + "9" * 5000, "is not valid TOML"),
