@@ -60,7 +60,8 @@ class Interrupted(LoadtestError):
 
 def unwritable(folder: Path, error: OSError) -> RunError:
     """Return what to say when a run's folder cannot be written any more."""
-    return RunError(f"{folder} cannot be written: {error.strerror or error}. What was written before is there.")
+    kept = "What was written before is there" if folder.is_dir() else "The folder was moved or removed meanwhile"
+    return RunError(f"{folder} cannot be written: {error.strerror or error}. {kept}.")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -94,7 +94,7 @@ class Driver:
         cells: Sequence[Cell] = self._job.cells
         while cells or self._job.open:
             for cell in cells:
-                if self._job.restarts:
+                if self._job.restarts and not self._stopped:
                     self._have_started(cell)
                 if self._stopped:
                     return

@@ -39,6 +39,7 @@ class DriverProcess:
                 pass_fds=tuple(held),
             )  # fmt: skip
         self._asked = 0
+        self.ending = False  # whether it has been told to end: what it needs then is of no use any more
         self._read = b""
         self._beats = self._hung = False
 
@@ -99,6 +100,7 @@ class DriverProcess:
         self._end_soon()
 
     def _end_soon(self) -> None:
+        self.ending = True
         self._signal(signal.SIGTERM)
         timer = threading.Timer(STOP_S, self._signal, [signal.SIGKILL])
         timer.daemon = True

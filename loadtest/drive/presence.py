@@ -27,5 +27,5 @@ class Presence:
         answer = self._orders.answer()
         if answer is None:
             return RunError(f"The run was stopped before it was known whether {arm.where} is what was started.")
-        said = f"T{arm.where[1:]} is not what was started any more: another program may have answered."
+        said = f"T{arm.where[1:]} is no longer as it was started, or another program may have answered."
         return RunError(said) if answer["lost"] else None

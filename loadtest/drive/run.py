@@ -237,9 +237,7 @@ class _Run:
     def _listener(self, driver: DriverProcess, turns: Turns | None, origin_ns: int) -> Tell:
         def listen(event: dict[str, Any]) -> None:
             if event["event"] == "arm_needed" and turns is not None:
-                asked_s = time.perf_counter()
-                driver.answer(turns.take(event["arm"], event["start"]))
-                self._planning.start_took(time.perf_counter() - asked_s)
+                self._take_turn(driver, turns, event)
                 return
             if event["event"] == "cells_needed":
                 driver.answer(self._planning.answer())
@@ -265,6 +263,13 @@ class _Run:
                 driver.give_up()
 
         return listen
+
+    def _take_turn(self, driver: DriverProcess, turns: Turns, event: dict[str, Any]) -> None:
+        """Start the arm that the driver asks for, unless it was told to end: the start would be waited for in vain."""
+        if not driver.ending:
+            asked_s = time.perf_counter()
+            driver.answer(turns.take(event["arm"], event["start"]))
+            self._planning.start_took(time.perf_counter() - asked_s)
 
     def _is_over(self, event: dict[str, Any]) -> bool:
         """Return whether the run ends after this cell: an objective has failed for certain, or a server has gone."""

@@ -91,11 +91,14 @@ class Managed:
 
 
 def _lost(server: ManagedServer, *, ask: bool) -> str:
+    answer = server.unhealthy() if ask else ""  # first: what ends meanwhile is told by its end
     if server.ended:
-        return f"ended by itself{server.how_it_ended()}; {_log_of(server)}"
+        how = server.how_it_ended()
+        said = f"ended by itself{how}" if how else "was ended, since the process that kept it had gone"
+        return f"{said}; {_log_of(server)}"
     if server.shares_its_port:
         return f"shares its port with another program, and {server.arm.url} is answered by the two in turn."
-    if ask and (answer := server.unhealthy()):
+    if answer:
         return f"runs and is not healthy any more ({answer}); {_log_of(server)}"
     return ""
 

@@ -292,6 +292,7 @@ def test_a_termination_in_a_cell_drains_and_ends_the_server(loadtest, servers_fi
     command.process.send_signal(signal.SIGTERM)
     assert command.wait() == 130, command.text
     assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert [path.name for path in folder.glob("server-*.log")] == ["server-baseline-1.log"]  # no further one is started
     assert_nothing_left(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from dataclasses import replace
@@ -25,7 +26,7 @@ from loadtest.drive.resume import (
 )
 from loadtest.drive.run import go_on
 from loadtest.drive.stages import Course
-from loadtest.errors import UsageError
+from loadtest.errors import UsageError, unwritable
 from loadtest.experiment import override
 from loadtest.json_files import LineWriter, write_json
 from loadtest.record import CellRecord, Request, RequestWriter, Scrape
@@ -267,6 +268,12 @@ def test_a_folder_is_held_by_one_run_at_a_time(scenario):
         pass
     with holding(made.folder):
         pass
+
+
+def test_a_folder_that_was_moved_meanwhile_is_told_from_one_that_cannot_be_written(tmp_path):
+    error = OSError(errno.EROFS, "Read-only file system")
+    assert str(unwritable(tmp_path, error)).endswith("Read-only file system. What was written before is there.")
+    assert str(unwritable(tmp_path / "gone", error)).endswith("The folder was moved or removed meanwhile.")
 
 
 def test_a_run_that_another_process_went_on_with_meanwhile_is_refused(scenario):
