@@ -117,8 +117,7 @@ class _Run:
         self._met = Meeting(prepared.choice, prepared.options.waive, known)  # a start is held against what was known
         self._header: dict[str, Any] = {}
         self._trials: list[str] = []  # what was tried before anything was measured
-        self._managed, self._lost = managed, ""  # what is said of a server that is not there any more
-        self._late_steps = LateSteps()
+        self._managed, self._late_steps = managed, LateSteps()
         stack.enter_context(managed.over(prepared.arms))
         if prepared.world:
             for seed, (name, origin) in enumerate(prepared.choice.origins.items()):
@@ -171,7 +170,8 @@ class _Run:
             self._looks.plan(cells)
         driver = DriverProcess(job, [self._held])
         self._stack.callback(driver.close)
-        turns = Turns(prepared, self._managed, self._meet, self._part, self._met.identities) if restarts else None
+        part, known = self._late_steps.close, self._met.identities
+        turns = Turns(prepared, self._managed, self._meet, part, known) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
         hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
         if driver.asked_to_stop:
@@ -179,9 +179,9 @@ class _Run:
         elif self._looks is not None and self._looks.reason:
             last = last | {"state": GIVEN_UP, "reason": self._looks.reason}
         elif last["state"] == "aborted":
-            last = last | {"reason": f"{last['reason']} {self._lost or self._managed.lost()}".rstrip()}
-        elif self._lost:
-            last = last | {"state": "aborted", "kind": "run", "reason": self._lost}
+            last = last | {"reason": f"{last['reason']} {self._managed.lost()}".rstrip()}
+        elif self._managed.gone:
+            last = last | {"state": "aborted", "kind": "run", "reason": self._managed.gone}
         return self._conclude(last, turns.failure if turns else None, origin_ns)
 
     def _begin(self, started: datetime, origin_ns: int) -> Planning:
@@ -224,10 +224,6 @@ class _Run:
         self._trials = trial_notes(self._met.identities, experiment.servers.cache)
         self._trials += token_notes(arms, self._met.identities, experiment)
 
-    def _part(self) -> None:
-        """Ask simulated servers, before they are ended or left, how many of their steps were late."""
-        self._late_steps.close()
-
     def _write_header(self) -> None:
         """Bring the header on disk up to date, from the first time that there is one."""
         if self._header:
@@ -243,7 +239,7 @@ class _Run:
                 driver.answer(self._planning.answer())
                 return
             if event["event"] == "still_there":
-                driver.answer({"lost": self._is_lost(event["arm"])})
+                driver.answer({"lost": bool(self._managed.lost(event["arm"]))})
                 return
             if event["event"] == "note":
                 self._header["notes"].append(event["text"])
@@ -273,16 +269,11 @@ class _Run:
 
     def _is_over(self, event: dict[str, Any]) -> bool:
         """Return whether the run ends after this cell: an objective has failed for certain, or a server has gone."""
-        lost = self._is_lost()
+        lost = bool(self._managed.lost())
         if self._looks and self._looks.ended(self._folder, event):
             self._header["notes"].append(f"Ended early: {self._looks.reason}.")
             return True
         return lost
-
-    def _is_lost(self, asked: str = "") -> bool:
-        """Return whether a server that was started has gone: what answers then is not what was started."""
-        self._lost = self._lost or self._managed.lost(asked)
-        return bool(self._lost)
 
     def _conclude(self, last: dict[str, Any], failure: LoadtestError | None, origin_ns: int) -> Path:
         """Complete the records, or say why there are none."""
@@ -296,7 +287,7 @@ class _Run:
             raise failure or RunError(f"Nothing was measured: {why}.")
         note_end(self._header, last)
         self._planning.conclude(last["state"])
-        self._part()
+        self._late_steps.close()
         Finish(folder=self._folder, prepared=self._prepared, resumed=self._resumed, arms=tuple(self._met.arms),
                planned=frozenset(cell.cell for cell in self._planning.planned), late=self._late_steps.ratios(),
                origin_ns=origin_ns).finish(self._header)  # fmt: skip

@@ -31,6 +31,7 @@ class Managed:
         self._starts, self._folder, self._tell = starts, folder, tell
         self._up: dict[str, ManagedServer] = {}
         self.logs: list[Path] = []  # of every start so far
+        self.gone = ""  # what was first said of servers that were lost
 
     @contextmanager
     def over(self, arms: Sequence[Arm]) -> Iterator[None]:
@@ -82,12 +83,14 @@ class Managed:
         """Say which servers ended by themselves, and how their logs end, or share their port; empty when none did.
 
         The arm `asked`, which must be idle, is asked for its health: it may outlive the process that does its work.
+        What was said once stays: what answers from then on is not what was started.
         """
-        return " ".join(
+        self.gone = self.gone or " ".join(
             f"T{server_named(name)[1:]} {said}"
             for name, server in self._up.items()
             if (said := _lost(server, ask=name == asked))
         )
+        return self.gone
 
 
 def _lost(server: ManagedServer, *, ask: bool) -> str:
