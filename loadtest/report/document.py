@@ -30,7 +30,9 @@ EMPTY = ""
 SECTIONS = "sections"  # of a context: parts of a page that repeat, each with tables of its own
 # Its map library adds a style sheet of its own, unless an element with that sheet's id is there already.
 _STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
-_UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms\b|s\b|min\b|users?\b|requests/s|sessions/s|tokens/s|points\b))")
+_UNIT = re.compile(
+    r"(?<=[\d×]) (?=(?:%|ms\b|s\b|min\b|users?\b|requests/s|sessions/s|tokens/s|points\b))|(?<=≈) (?=\d)"
+)
 
 
 def document(template: str, context: Mapping[str, Any], charts: Sequence[Chart], more_style: str = "") -> str:

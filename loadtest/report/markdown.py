@@ -43,10 +43,10 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     even = decision.break_even.sentence if decision.break_even else ""
     known = (even, decision.second, sure.losing_tails(view), *why_sentences(view), by_class(view))
     parts += [quiet(text) for text in known if text]
-    steps = [f"- {quiet(step)}" for step in next_steps(view)]
-    parts += ["\n".join(["**Next:**", "", *steps])] if steps else []
     if decision.reasons:
         parts.append("\n".join(f"- {quiet(reason)}" for reason in decision.reasons))
+    steps = [f"- {quiet(step)}" for step in next_steps(view)]
+    parts += ["\n".join(["**Next:**", "", *steps])] if steps else []
     parts += _levels(view)
     parts += [quiet(text) for text in (sure.certainty(view), sure.cut_answers(view)) if text]
     if judgement.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from loadtest import loads
 from loadtest.analyse.estimates import Crossing
@@ -22,8 +23,16 @@ def next_steps(view: View) -> tuple[str, ...]:
     answer = view.judgement.decision.answer
     if answer is Answer.INVALID:
         return ("Mend what makes this run invalid and measure again: none of its figures can decide.",)
-    own = _of_measured(view) if answer is Answer.MEASURED else of_answer(view)
+    own = _of_measured(view) if answer is Answer.MEASURED else _of_pairs(view) if view.pairs else of_answer(view)
     return (*of_run(view), *own)[:MOST]
+
+
+def _of_pairs(view: View) -> Iterator[str]:
+    """Yield the most telling step of each of several candidates; the rest stands in their sections."""
+    for name, own in view.pairs.items():
+        step = next(of_answer(own), "")
+        if step:
+            yield f"{words.plain(name, 80)}: {step[:1].lower()}{step[1:]}"
 
 
 def of_run(view: View) -> Iterator[str]:
@@ -54,6 +63,7 @@ def of_answer(view: View) -> Iterator[str]:
             yield f"For the objective {result.sentence.rstrip('.')}: {result.would_settle}"
             break
     yield from _around_the_limit(view)
+    yield from _never(view)
     yield from _tails(view)
     yield from _drafts(view)
     yield from _another_gain(view)
@@ -111,9 +121,30 @@ def _around_the_limit(view: View) -> Iterator[str]:
         yield f"Test above {words.level(levels[-1])} ({option}): the limit lies beyond the tested loads."
     around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
     if around is not None:
-        low, high = around
-        where = f"{words.load(low)} and {words.level(high)}"
-        yield f"Test loads between {where} ({option}): the limit is interpolated there."
+        yield f"Test loads between {_between(*around)} ({option}): the limit is interpolated there."
+    if limit.form is Crossing.BAND:
+        gaps = [
+            (a, b) for a, b in pairwise(levels) if any(a < low <= b or a <= high < b for low, high in limit.regions)
+        ]
+        if gaps:
+            yield f"Test loads between {', and '.join(_between(*gap) for gap in gaps)} ({option}): the band ends there."
+
+
+def _between(low: float, high: float) -> str:
+    return f"{words.load(low)} and {words.level(high)}"
+
+
+def _never(view: View) -> Iterator[str]:
+    """Yield what to try where no load pays, by whether decoding alone gains anywhere."""
+    gains = [(why.decode_speedup, why.level) for why in view.judgement.why if why.decode_speedup]
+    if view.judgement.decision.answer is not Answer.NEVER_PAYS or not gains:
+        return
+    best, level = max(gains)
+    where = f"{words.ratio(best)}, at {words.level(level)}"
+    if best <= 1:
+        yield f"Try another method, or fewer draft tokens: decoding alone never gains (at best {where})."
+    else:
+        yield f"Look at first tokens and the queue: decoding alone gains (at best {where}), and requests do not."
 
 
 def _tails(view: View) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from loadtest import loads
+from loadtest.analyse import wording
 from loadtest.analyse.results import Answer
 from loadtest.report import vocabulary, words
 from loadtest.report.view import TAILED, View, section
@@ -20,7 +22,26 @@ def certainty(view: View) -> str:
         _many(requests, "request"),
         f"{failed:,} failed",
     )
-    return ", ".join(parts) + ". Intervals are 95 % intervals over blocks."
+    return f"{_bound(view)}{', '.join(parts)}. Intervals are 95 % intervals over blocks."
+
+
+def _bound(view: View) -> str:
+    """Say what the answer's own interval is: of the limit, or of the load that is nearest to another answer."""
+    decision = view.judgement.decision
+    at = decision.limit.at if decision.limit is not None else None
+    if decision.answer is Answer.PAYS_UP_TO and at is not None and at.low is not None and at.high is not None:
+        form = wording.form_of(at)
+        return f"With 95 % confidence the limit lies between {form(at.low)} and {loads.said(form(at.high))}. "
+    ends = [(view.speedup(view.decision_metric, level).ratio, level) for level in view.levels]
+    lows = [(ratio.low, level) for ratio, level in ends if ratio.low is not None]
+    highs = [(ratio.high, level) for ratio, level in ends if ratio.high is not None]
+    if decision.answer is Answer.PAYS_EVERYWHERE and lows:
+        (end, level), word = min(lows), "lowest"
+    elif decision.answer is Answer.NEVER_PAYS and highs:
+        (end, level), word = max(highs), "highest"
+    else:
+        return ""
+    return f"The {word} end of a 95 % interval of the speed-up is {words.ratio(end)}, at {words.level(level)}. "
 
 
 def _many(number: int, noun: str) -> str:

@@ -174,7 +174,10 @@ KINDS = [
     ("A/A", REAL, "Measure the pair with --aa RUN", "Start each server"),
     ("invalid", SIMULATED, "Mend what makes this run invalid", "Measure your own servers"),
     ("never", REAL | STARTS | {"status": "interrupted"}, "Measure the cells that are missing", "Test loads"),
-]
+    ("never", REAL | STARTS, "Try another method, or fewer draft tokens: decoding alone never gains (at", "Test"),
+    ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users (--levels): the band ends there",
+     "Test above"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "changes", "first", "absent"), KINDS)
@@ -186,6 +189,8 @@ def test_what_is_next_follows_from_the_run_and_its_verdict(name, changes, first,
     assert not [step for step in steps if step.startswith(absent)]
     shown = summary(run | changes, judgement).replace("\\", "")
     assert all(step in shown for step in steps)
+    below = shown.partition("**Next:**\n\n")[2].partition("\n\n")[0]
+    assert below.count("\n") == len(steps) - 1  # no other list runs on from this one
 
 
 def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
@@ -237,10 +242,24 @@ def test_next_names_the_requests_that_bound_the_tail_where_it_pays():
 
 def test_how_sure_explains_its_words_where_they_are_first_used(shown):
     said = sure.certainty(view())
-    assert said.startswith("7 loads, 6 blocks (a visit to every server at a load, close in time), 83 of 84 cells (one")
+    assert said.startswith("With 95 % confidence the limit lies between 33 and 42 users. 7 loads, 6 blocks (a visit to")
+    assert "83 of 84 cells (one server at one load, once) valid" in said
     text = shown.text("definitions")
     for word in ("arm one server under test", "cell one arm at one level", "block one visit to every arm"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Answer.PAYS_EVERYWHERE, "The lowest end of a 95 % interval of the speed-up is 0.87×, at 64 users. 7 loads"),
+        (Answer.NEVER_PAYS, "The highest end of a 95 % interval of the speed-up is 1.48×, at 1 user. 7 loads"),
+        (Answer.CANNOT_TELL, "7 loads"),
+        (Answer.PAYS_IN_BAND, "7 loads"),
+    ],
+)
+def test_how_sure_begins_with_the_bound_that_the_answer_rests_on(kind, said):
+    assert sure.certainty(view(decided(answer=kind))).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +300,15 @@ def test_answers_cut_at_the_most_tokens_are_told_by_arm():
     table = tables.outcomes(View(run=run, judgement=cut))
     assert {row[-1] for row in table.rows} == {"90 %", "89 %"}
     assert {row[-1] for row in tables.outcomes(view(example.bare())).rows} == {"–"}
+
+
+def test_where_decoding_stops_is_not_read_out_of_noise_and_a_change_between_the_ends_is_seen():
+    run, judgement = cases.case("A/A")
+    assert not [said for said in why_words.why_sentences(View(run=run, judgement=judgement)) if "stops gaining" in said]
+    run, judgement = cases.case("band")
+    assert "What changes with load is the cost of a step, not the acceptance of drafts." in why_words.why_sentences(
+        View(run=run, judgement=judgement)
+    )
 
 
 def test_words_and_chart_agree_on_where_decoding_stops_gaining():

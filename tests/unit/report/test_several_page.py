@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "analyse"))
 from several_runs import SPEEDUPS, five_arms, judged, made
 
 from loadtest.errors import ExitCode
-from loadtest.report import several, words
+from loadtest.report import next_steps, several, words
 from loadtest.report.junit import junit
 from loadtest.report.markdown import summary
 from loadtest.report.page import page
@@ -40,6 +40,20 @@ def test_the_page_is_whole_and_has_a_section_for_each_candidate(parsed):
         assert pair.decision.headline.replace("\u00a0", " ") in text.replace("\u00a0", " ")
         assert "Acceptance of its drafts" in text
         assert "Comparable with the baseline?" in text
+
+
+def test_next_names_the_step_of_each_candidate_at_the_top_and_all_of_them_in_its_section(parsed):
+    _, judgement = five_arms()
+    view = View(run=five_arms()[0], judgement=judgement)
+    for place, (name, own) in enumerate(view.pairs.items(), start=1):
+        steps = tuple(next_steps.of_answer(own))
+        said = f"{name}: {steps[0][:1].lower()}{steps[0][1:]}" if steps else f"{name}: "
+        assert (said in parsed.text("answer").replace("\u00a0", " ")) is bool(steps)
+        assert all(step in parsed.text(f"pair-{place}").replace("\u00a0", " ") for step in steps)
+    top = parsed.text("answer")
+    assert "eagle3: test above 64 users (--levels): the limit lies beyond the tested loads." in top.replace(
+        "\u00a0", " "
+    )
 
 
 def test_every_chart_of_the_page_has_a_key_of_its_own_and_its_figures(parsed):
