@@ -40,6 +40,7 @@ class Answered:
     status: int
     said: str = ""  # what went wrong, in the server's words
     prompt_tokens: int | None = None
+    chunks: int = 0
     chunk_tokens: tuple[int, ...] = ()  # empty where nobody counts
     drafted: int | None = None
     accepted: int | None = None
@@ -50,6 +51,11 @@ class Answered:
     def ok(self) -> bool:
         """Whether it was answered."""
         return self.status == 200 and not self.said
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether chunks came, and nobody said how many tokens they have."""
+        return self.ok and self.chunks > 0 and not self.chunk_tokens
 
     @property
     def tokens_per_chunk(self) -> float | None:
@@ -85,8 +91,11 @@ def send(control: Control, body: bytes) -> Answered:
         with control.client.stream("POST", CHAT_PATH, content=body, headers=headers, timeout=LIMIT_S) as response:
             limits = rate_limits(response.headers)
             if response.status_code != 200:
-                words = response.read()[:400].decode("utf-8", "replace")
-                return Answered(status=response.status_code, said=control.without_secrets(words) or "no text",
+                words = response.read()[:400].decode("utf-8", "replace") or "no text"
+                if 300 <= response.status_code < 400:
+                    place = printable(response.headers.get("location", "") or "?", 120)
+                    words = f"it redirects to {place}; redirects are not followed, give the final URL"
+                return Answered(status=response.status_code, said=control.without_secrets(words),
                                 rate_limits=limits)  # fmt: skip
             kind = response.headers.get("content-type", "")
             if kind and not kind.lower().startswith("text/event-stream"):
@@ -99,7 +108,7 @@ def send(control: Control, body: bytes) -> Answered:
     return Answered(
         status=200, said=control.without_secrets(said), rate_limits=limits,
         prompt_tokens=record.prompt_tokens if record.prompt_tokens >= 0 else None,
-        chunk_tokens=tuple(record.chunk_tokens), at_once=_at_once(record.chunk_s),
+        chunks=len(record.chunk_s), chunk_tokens=tuple(record.chunk_tokens), at_once=_at_once(record.chunk_s),
         drafted=_told(record.spec_drafted), accepted=_told(record.spec_accepted),
     )  # fmt: skip
 

@@ -80,7 +80,7 @@ def attempt(control: Control, model: str, generation: Generation, counts: Sequen
     for name, more in optional_fields(generation, counts):
         answer = send(control, orjson.dumps(bare | more))
         answers.append(answer)
-        if answer.status in REFUSALS:
+        if answer.status in REFUSALS or (name in WAYS.values() and answer.uncounted):  # refused, or passed over
             refused.append(name)
         elif answer.status != 200:
             raise UsageError(f"T{control.arm.where[1:]} answered HTTP {answer.status} while the field {name} was"

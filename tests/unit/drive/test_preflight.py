@@ -28,6 +28,16 @@ STREAM = "".join(
 ) + "data: [DONE]\n\n"  # fmt: skip
 
 
+UNCOUNTED = "".join(
+    f"data: {json.dumps(said)}\n\n"
+    for said in (
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": "a"}}]},
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": "b"}, "finish_reason": "length"}]},
+        {"id": "c", "choices": [], "usage": {"completion_tokens": 2, "prompt_tokens": 40}},
+    )
+) + "data: [DONE]\n\n"  # fmt: skip
+
+
 class Gateway(AnsweringServer):
     """An OpenAI-compatible server that refuses some fields of a request, wherever they stand in it."""
 
@@ -49,10 +59,12 @@ class Gateway(AnsweringServer):
                     return self._tell(404, "{}")
                 outer.bodies.append(body)
                 wrong = set(refused) & {*body, *body.get("stream_options", ())}
+                if status == 200:  # it takes everything, and passes over what it does not know
+                    return self._tell(200, STREAM if not wrong else UNCOUNTED)
                 return self._tell(status, '{"error": "unknown field"}') if wrong else self._tell(200, STREAM)
 
             def _tell(self, code: int, text: str) -> None:
-                kind = "text/event-stream" if text is STREAM else "application/json"
+                kind = "text/event-stream" if text.startswith("data") else "application/json"
                 self.say(code, text, {"Content-Type": kind, **(headers or {})})
 
         super().__init__(Answers)
@@ -103,6 +115,21 @@ def test_what_both_take_is_used_on_both(gateways: list[Gateway]) -> None:
 def test_a_running_count_that_one_arm_refuses_is_asked_of_neither(gateways: list[Gateway]) -> None:
     arms, identities = pair(gateways, Gateway(("continuous_usage_stats",), 422), Gateway(), ASKING)
     assert agreed(arms, identities, ASKING)["fast"].counts == ("ids", "none")
+
+
+def test_a_running_count_that_one_arm_passes_over_is_asked_of_neither(gateways: list[Gateway]) -> None:
+    """It answers with status 200, as if it had been asked for nothing; the arms would be asked in two ways."""
+    arms, identities = pair(gateways, Gateway(("continuous_usage_stats",), 200), Gateway(), ASKING)
+    assert identities["baseline"].refused == ("continuous_usage_stats",)
+    assert agreed(arms, identities, ASKING)["fast"].counts == ("ids", "none")
+
+
+def test_where_a_chat_request_leads_elsewhere(gateways: list[Gateway]) -> None:
+    gateways.append(Gateway(("messages",), 307, {"Location": "https://other.example/v1"}))
+    with pytest.raises(
+        UsageError, match=r"HTTP 307 \(it redirects to https://other\.example/v1; redirects are not foll"
+    ):
+        introduce(Arm(name="server", role="single", url=gateways[0].url), ASKING)
 
 
 def test_a_field_of_the_experiment_that_one_arm_refuses_stops_the_run(gateways: list[Gateway]) -> None:
