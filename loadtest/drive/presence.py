@@ -21,10 +21,12 @@ class Presence:
         """Return what to raise when a server has gone, or another program answers in its place, else None."""
         arm = control.arm
         gone = no_longer_answers(control)
-        if gone is not None or arm.name not in self._started:
+        if arm.name not in self._started:
             return gone
-        self._tell({"event": "still_there", "arm": arm.name})
+        self._tell({"event": "still_there", "arm": arm.name})  # also of one that has gone: the parent knows how
         answer = self._orders.answer()
+        if gone is not None:
+            return gone
         if answer is None:
             return RunError(f"The run was stopped before it was known whether {arm.where} is what was started.")
         said = f"T{arm.where[1:]} is no longer as it was started, or another program may have answered."
