@@ -11,6 +11,7 @@ import numpy as np
 from loadtest.analyse import wording
 from loadtest.analyse.compare import Curve, Pairs, together
 from loadtest.analyse.findings import Noise
+from loadtest.analyse.looks import many_starts
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.results import Answer, Decision
 from loadtest.errors import ExitCode
@@ -41,9 +42,7 @@ def noise_of(by_metric: Mapping[str, Curve], pairs: Pairs) -> Noise:
 
 def judge_against_itself(run: Mapping[str, Any], curve: Curve, metric: str, levels: Sequence[float]) -> Decision:
     """Return the answer of an A/A run: measured, not judged."""
-    starts = run.get("starts", 1)
-    arm = str(run["baseline"])
-    restarted = isinstance(starts, int) and starts > 1
+    arm, restarted = str(run["baseline"]), many_starts(run)
     subject = f"two starts of {arm} differ" if restarted else f"{arm} differs from itself"
     most, least = largest_difference(curve), smallest_effect(curve)
     label = BY_NAME[metric].label

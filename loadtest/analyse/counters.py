@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,16 +111,17 @@ def restarted(scrapes: Sequence[Scrape]) -> bool | None:
     good = sorted((s for s in scrapes if not s.error and s.values), key=lambda s: s.t_s)
     if len(good) < 2:
         return None
-    return any(_went_back(good[:at], later) for at, later in enumerate(good))
+    ended: list[tuple[float, int]] = []  # of the readings so far: when, and which
+    for number, later in enumerate(good):
+        place = bisect_right(ended, (later.t_s - later.took_s / 2, number))
+        if place and _went_back(good[ended[place - 1][1]], later):
+            return True
+        insort(ended, (later.t_s + later.took_s / 2, number))
+    return False
 
 
-def _went_back(earlier: Sequence[Scrape], later: Scrape) -> bool:
+def _went_back(before: Scrape, later: Scrape) -> bool:
     """Return whether a reading tells of another start than the last one that had ended when it was asked for."""
-    asked_s = later.t_s - later.took_s / 2
-    ended = [s for s in earlier if s.t_s + s.took_s / 2 <= asked_s]
-    if not ended:
-        return False
-    before = max(ended, key=lambda s: s.t_s + s.took_s / 2)
     return _began_anew(before, later) or any(_fell(value(before, name), value(later, name)) for name in NAMES)
 
 

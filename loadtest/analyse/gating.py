@@ -12,7 +12,7 @@ from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.gate import GRAVEST, judge_slo
 from loadtest.analyse.gate_results import Gate, GateOutcome, TrafficGain
-from loadtest.analyse.looks import of_candidate
+from loadtest.analyse.looks import many_starts, of_candidate
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.results import Answer, Decision, Judgement
@@ -185,7 +185,7 @@ def with_gate(
     """Return the judgement with what the gate says; its exit code is then that of the run."""
     found = Measurements(
         requests=requests, cells=valid, scrapes=scrapes, levels=judgement.levels, limits=experiment.limits,
-        restarted=isinstance(run.get("starts"), int) and run["starts"] > 1,
+        restarted=many_starts(run),
         varying=experiment.load.kind == "open", confidence=asked.confidence or of_candidate(run),
     )  # fmt: skip
     in_flight = {}

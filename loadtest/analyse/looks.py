@@ -56,3 +56,9 @@ def of_candidate(run: Mapping[str, Any]) -> float:
 def candidates_in(run: Mapping[str, Any]) -> int:
     """Return how many candidates the run compares with its baseline, at least 1."""
     return max(1, len(run.get("candidates") or ()))
+
+
+def many_starts(run: Mapping[str, Any]) -> bool:
+    """Return whether the servers were started anew for every block, so that a start is a source of variation."""
+    starts = run.get("starts", 1)
+    return isinstance(starts, int) and starts > 1

@@ -23,7 +23,7 @@ from loadtest.analyse.further import Parts, findings
 from loadtest.analyse.further import notes as further_notes
 from loadtest.analyse.gating import Asked, with_gate
 from loadtest.analyse.guards import by_arm_level, guards
-from loadtest.analyse.looks import begun, judged_cells, of_candidate, unjudged
+from loadtest.analyse.looks import begun, judged_cells, many_starts, of_candidate, unjudged
 from loadtest.analyse.metrics import BY_NAME, Kind
 from loadtest.analyse.results import (
     Answer,
@@ -104,9 +104,8 @@ def judged(
 
 
 def _detail(a: _Analysed, cells: Sequence[CellRecord]) -> Detail:
-    starts = a.run.get("starts", 1)
     return detail(a.requests, cells, a.valid, a.scrapes, a.arms, confidence=of_candidate(a.run),
-                  restarted=isinstance(starts, int) and starts > 1)  # fmt: skip
+                  restarted=many_starts(a.run))  # fmt: skip
 
 
 def _run_marks(a: _Analysed, pairs: Pairs | None) -> tuple[Mark, ...]:
@@ -145,8 +144,7 @@ def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
 def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     candidate = str(a.candidate)
     figures = {(c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid}
-    starts = a.run.get("starts", 1)
-    restarted = isinstance(starts, int) and starts > 1
+    restarted = many_starts(a.run)
     sure = of_candidate(a.run)
     by_metric = curves(figures, a.baseline, candidate, restarted=restarted, confidence=sure)
     pairs = pair_requests(a.requests.frame, [c.cell for c in a.valid], a.baseline, candidate)

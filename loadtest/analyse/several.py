@@ -14,7 +14,7 @@ from loadtest.analyse import several_gate, several_words, wording
 from loadtest.analyse.compare import Figures
 from loadtest.analyse.decide import EXITS
 from loadtest.analyse.gating import Asked
-from loadtest.analyse.looks import candidates_in, confidence, judged_cells
+from loadtest.analyse.looks import candidates_in, confidence, judged_cells, many_starts
 from loadtest.analyse.pair import judged
 from loadtest.analyse.ranking import rank
 from loadtest.analyse.ranking_results import Ranking
@@ -108,9 +108,8 @@ def _ranked(
     sound = [name for name, pair in pairs.items() if pair.decision.answer is not Answer.INVALID]
     measured = measure(derive(requests, cells, experiment.decision.reading_pace), own)
     figures: Figures = {(c.arm, c.level, c.block): measured[c.cell].figures for c in own}
-    starts = run.get("starts", 1)
     ranking = rank(figures, sound, levels, experiment.decision.metric, among=candidates_in(run),
-                   restarted=isinstance(starts, int) and starts > 1, confidence=confidence(run))  # fmt: skip
+                   restarted=many_starts(run), confidence=confidence(run))  # fmt: skip
     return replace(ranking, sentence=several_words.relations(ranking) if len(sound) > 1 else "")
 
 

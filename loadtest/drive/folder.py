@@ -51,7 +51,9 @@ def remove_if_empty(folder: Path, keep: Collection[Path] = ()) -> bool:
         return True
     with suppress(FileNotFoundError):  # the whole folder was taken away meanwhile
         for path in folder.iterdir():
-            if path not in keep:
+            if path.is_dir():  # records of workers whose driver was killed, empty like its own
+                shutil.rmtree(path, ignore_errors=True)
+            elif path not in keep:
                 path.unlink(missing_ok=True)
     return True
 

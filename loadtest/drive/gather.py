@@ -101,8 +101,9 @@ class GatheredReader:
         self._gatherer.stop(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the socket, before it is closed."""
+        """Let go of the socket, before it is closed; doing so twice is allowed."""
         self._gatherer.forget(self._descriptor)
+        self._descriptor = -1  # another socket may have the number from now on
 
 
 _gatherers: WeakKeyDictionary[Any, dict[float, Gatherer | None]] = WeakKeyDictionary()  # by hub, and by pause

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loadtest.drive.folder import make_folder
 from loadtest.drive.header import complete_header, make_header
 from loadtest.drive.interrupts import hold_interrupts
 from loadtest.drive.outputs import DEFAULT_PROMPTS, Asked, Collector, asked_of
@@ -45,7 +46,7 @@ def compare(prepared: Prepared, tell: Tell) -> Path:
         raise UsageError("outputs.prompts is 0, so that there is nothing to compare; set it to 1 or more.")
     asked = _asked(prepared, count)
     started = datetime.now(UTC)
-    folder = _folder(prepared, started)
+    folder = make_folder(prepared.options.out, started, f"{prepared.options.scenario.stem}-outputs")
     header = make_header(prepared, "", started, 0) | {"outputs_only": True, "plan_sha256": None}
     collector = Collector(asked, [arm.name for arm in prepared.arms], prepared.experiment, folder,
                           f"{started:%Y%m%dT%H%M%S}", tell)  # fmt: skip
@@ -128,20 +129,3 @@ def _asked(prepared: Prepared, count: int) -> tuple[Asked, ...]:
         raise UsageError(said)
     rows = json.loads(done.stdout.strip().rpartition("\n")[2])  # a scenario may print before it
     return tuple(Asked(name=row["name"], category=row["category"], messages=tuple(row["messages"])) for row in rows)
-
-
-def _folder(prepared: Prepared, started: datetime) -> Path:
-    out = prepared.options.out
-    for attempt in range(100):
-        more = f"-{attempt + 1}" if attempt else ""
-        folder = out / f"{started:%Y%m%dT%H%M%SZ}-{prepared.options.scenario.stem}-outputs{more}"
-        try:
-            folder.mkdir(mode=0o700, parents=True)  # as a run's: it may hold answers
-        except FileExistsError:
-            if not folder.is_dir():
-                break
-            continue
-        except OSError as error:
-            raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from error
-        return folder
-    raise RunError(f"--out {out} already holds 100 comparisons of this second.")

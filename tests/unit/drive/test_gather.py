@@ -113,6 +113,21 @@ def test_what_comes_between_two_requests_does_not_keep_the_hub_awake(pairs: Pair
     assert not gatherer._watcher.ref
 
 
+def test_a_reader_that_is_closed_twice_silences_no_other_socket_of_its_number(pairs: Pairs) -> None:
+    near, far = pairs[0]
+    old, new = (reader(near.fileno(), stamped=True) for _ in range(2))
+    old.start(lambda: None)
+    old.close()  # and its socket; the next one gets the number
+    heard: list[bytes] = []
+    new.start(lambda: heard.append(near.recv(100)))
+    old.stop()
+    old.close()
+    far.send(b"x")
+    gevent.sleep(0.02)
+    new.close()
+    assert heard == [b"x"]
+
+
 def test_each_thread_has_a_gatherer_of_its_own(pairs: Pairs) -> None:
     def gatherer(number: int) -> Gatherer:
         one = reader(pairs[number][0].fileno(), stamped=True)

@@ -21,6 +21,15 @@ def test_a_runs_folder_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
 
 
+def test_a_folder_within_one_that_measured_nothing_goes_too(tmp_path: Path) -> None:
+    log = tmp_path / "server-baseline.log"
+    log.write_text("why")
+    (tmp_path / "spool" / "worker-1").mkdir(parents=True)
+    (tmp_path / "run.json").write_text("{}")
+    assert remove_if_empty(tmp_path, [log])
+    assert list(tmp_path.iterdir()) == [log]
+
+
 def test_a_folder_that_was_taken_away_meanwhile_is_no_error(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     assert remove_if_empty(gone, [gone / "server-baseline-1.log"])
