@@ -8,6 +8,7 @@ from loadtest.drive.documents import error_message
 from loadtest.drive.failure import Failure, printable
 from loadtest.drive.wire import Reply
 from loadtest.record import Outcome
+from loadtest.servers.limit_headers import rate_limits
 
 
 def is_stream(reply: Reply) -> bool:
@@ -33,7 +34,7 @@ def refusal(reply: Reply, text: bytes | bytearray) -> Failure:
         kind = printable(reply.headers.get(b"content-type", b"no type").decode("latin-1"), 60)
         return Failure(Outcome.PROTOCOL_ERROR, f"the server answered with {kind}, not with an event stream")
     outcome = Outcome.RATE_LIMITED if reply.status == 429 else Outcome.HTTP_ERROR
-    sentence = f"HTTP {reply.status}{_where_to(reply)}{_when_again(reply)}"
+    sentence = f"HTTP {reply.status}{_where_to(reply)}{_when_again(reply)}{_let_through(reply)}"
     return Failure(outcome, f"{sentence}: {message}" if message else sentence)
 
 
@@ -42,6 +43,14 @@ def _where_to(reply: Reply) -> str:
     if target is None or not 300 <= reply.status < 400:
         return ""
     return f" to {printable(target.decode('latin-1'))} (redirects are not followed)"
+
+
+def _let_through(reply: Reply) -> str:
+    """Quote the limits that turned a request away: a gateway may tell them only then, or lower them as it goes."""
+    if reply.status != 429:
+        return ""
+    told = rate_limits({name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers.items()})
+    return "".join(f", at most {limit:,.10g} {what} a minute" for what, limit in told.items())
 
 
 def _when_again(reply: Reply) -> str:

@@ -13,7 +13,8 @@ HEAD_LIMIT = 64 * 1024  # bytes of the status line and the headers together
 
 _KEPT_HEADERS = frozenset(
     (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"location", b"retry-after",
-     b"retry-after-ms")
+     b"retry-after-ms", b"x-ratelimit-limit-requests", b"x-ratelimit-limit-tokens", b"ratelimit-limit",
+     b"ratelimit-policy", b"anthropic-ratelimit-requests-limit", b"anthropic-ratelimit-tokens-limit")
 )  # fmt: skip
 
 

@@ -50,6 +50,15 @@ AGAIN = [
     ("retry-after-ms: 1500", ", Retry-After-Ms 1500"),
     ("retry-after: 1000000000", ", Retry-After 1000000000"),
     ("retry-after: \xa0soon", ", Retry-After soon"),
+    (
+        "X-RateLimit-Limit-Requests: 60\r\nx-ratelimit-limit-tokens: 90000",
+        ", at most 60 requests a minute, at most 90,000 tokens a minute",
+    ),
+    (
+        'retry-after: 5\r\nRateLimit-Policy: "burst";q=10;w=1, "day";q=500;w=86400',
+        ", Retry-After 5, at most 500 requests a minute",
+    ),
+    ("x-ratelimit-limit-requests: \xff", ""),
     ("retry-after: " + "9" * 500, ", Retry-After " + "9" * 60 + "…"),
 ]
 
