@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from loadtest.analyse.counters import growth
+from loadtest.analyse.counters import growth, tokens_per_step
 from loadtest.analyse.rules import CellFacts, Mark, Unknown
 from loadtest.analyse.run_facts import RunFacts
 from loadtest.record import FAKED, LOSSY, Outcome
@@ -103,11 +104,16 @@ def remembers(facts: RunFacts) -> Mark | Unknown | None:
 
 
 def _acceptance(facts: RunFacts, arm: str) -> tuple[Sequence[int], Sequence[float]] | None:
-    """Return (place in the run, acceptance ratio less its level's mean) of the cells; None where they are too few."""
+    """Return (place in the run, acceptance less its level's mean) of the cells; None where they are too few.
+
+    It is the acceptance ratio, or tokens per step of a server that counts no drafted tokens, as SGLang.
+    """
     ratios: dict[float, list[tuple[int, float]]] = {}
     for cell in facts.valid:
         own = growth(facts.scrapes.get(cell.cell, ()), "window_open", "window_close") if cell.arm == arm else None
         share = own.over("accepted", "drafted") if own else None
+        if share is None and own is not None and math.isnan(own.get("drafted")):
+            share = tokens_per_step(own)
         if share is not None:
             ratios.setdefault(cell.level, []).append((cell.order, share))
     repeated = [level for level in ratios.values() if len(level) > 1]

@@ -136,6 +136,20 @@ def accepting(accepted: Callable[[int], float]) -> dict[int, list[Scrape]]:
     }  # fmt: skip
 
 
+def verifying(generated: Callable[[int], float]) -> dict[int, list[Scrape]]:
+    """Windows of an SGLang, which counts verifications and tokens, and neither drafted nor accepted ones."""
+    names = ("sglang:spec_verify_calls_total", "sglang:generation_tokens_total",
+             "sglang:time_to_first_token_seconds_count")  # fmt: skip
+    return {
+        2 * block + 1: [
+            Scrape(t_s=99.0, arm=SPEC, cell=2 * block + 1, moment="window_open", values=dict.fromkeys(names, 0.0)),
+            Scrape(t_s=109.0, arm=SPEC, cell=2 * block + 1, moment="window_close",
+                   values=dict(zip(names, (100.0, generated(block), 10.0), strict=True))),
+        ]
+        for block in range(8)
+    }  # fmt: skip
+
+
 def kept_cache(facts: RunFacts, *, cache: str = "keep", ignore_eos: bool = False) -> RunFacts:
     """The same run with servers.cache and generation.ignore_eos set so."""
     experiment = override(override(facts.experiment, "servers", cache=cache), "generation", ignore_eos=ignore_eos)
@@ -301,6 +315,16 @@ def test_a_drafter_that_accepts_the_same_everywhere_shows_no_trend() -> None:
     (learns,) = (rule for rule in RULES if rule.name == "drafter learns")
     facts = a_run(arms=[arm_with(remembers=True)], blocks=8, scrapes=accepting(lambda _: 100.0))
     assert learns.check(facts) is None  # and SciPy, which warns of what does not vary, is not asked
+
+
+def test_a_drafter_whose_server_counts_no_drafted_tokens_is_judged_by_tokens_per_step() -> None:
+    (learns,) = (rule for rule in RULES if rule.name == "drafter learns")
+    rising = a_run(arms=[arm_with(remembers=True)], blocks=8, scrapes=verifying(lambda i: 200.0 + 10 * i))
+    told = learns.check(rising)
+    assert isinstance(told, Mark)
+    assert "its acceptance rose as the run went on (rank correlation 1.00" in told.sentence
+    steady = a_run(arms=[arm_with(remembers=True)], blocks=8, scrapes=verifying(lambda i: 200.0 + (i * 5) % 3))
+    assert learns.check(steady) is None
 
 
 def test_every_rule_has_its_three_cases() -> None:
