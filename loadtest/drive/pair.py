@@ -80,7 +80,7 @@ def _asked(control: Control, identity: Identity, generation: Generation, *, answ
     if enough and (identity.tried or kind is SIMULATED):
         return identity
     first = _first(control, identity, plain if identity.tried else generation)
-    if not first.ok and not identity.tried:  # what its kind takes may be refused by something that stands before it
+    if (not first.ok or first.uncounted) and not identity.tried:  # something before it may take less than its kind does
         identity = _tried(control, identity, generation)
         first = _first(control, identity, plain)
     refuse_unanswered(control, first)

@@ -124,6 +124,12 @@ def test_a_running_count_that_one_arm_passes_over_is_asked_of_neither(gateways: 
     assert agreed(arms, identities, ASKING)["fast"].counts == ("ids", "none")
 
 
+def test_a_known_server_behind_one_that_passes_over_its_counts_is_tried_too(gateways: list[Gateway]) -> None:
+    gateways.append(Gateway(("continuous_usage_stats",), 200, owner="vllm"))
+    arm, identity = introduce(Arm(name="server", role="single", url=gateways[0].url), ASKING)
+    assert (identity.refused, arm.counts) == (("continuous_usage_stats",), ("ids", "none"))
+
+
 def test_where_a_chat_request_leads_elsewhere(gateways: list[Gateway]) -> None:
     gateways.append(Gateway(("messages",), 307, {"Location": "https://other.example/v1"}))
     with pytest.raises(
