@@ -31,6 +31,7 @@ from loadtest.report.figures import (
     shade,
     thinned,
 )
+from loadtest.report.sure import worse_words
 from loadtest.report.view import View
 
 MAIN = ("e2e", "tpot", "ttft", "output_tokens_per_s")  # the others say nearly the same, and stand in a table
@@ -60,14 +61,14 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )
     rows = [
         (words.level(level), words.interval(ratio, words.ratio), view.verdict(level),
-         _few(view.speedup(name, level).blocks))
+         worse_words(view, level) or words.MISSING, _few(view.speedup(name, level).blocks))
         for level, ratio in points
     ]  # fmt: skip
     return Chart(
         key="speedup", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
         note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time.",
-        columns=("load", "speed-up, 95 % interval", "verdict", "blocks"), rows=tuple(rows),
+        columns=("load", "speed-up, 95 % interval", "verdict", "tails proven worse", "blocks"), rows=tuple(rows),
     )  # fmt: skip
 
 

@@ -134,6 +134,8 @@ def test_a_load_that_pays_shows_the_tail_that_is_proven_worse_in_every_form():
     assert rows["4 users", "speculative"]["tails proven worse"] == "–"
     assert rows["8 users", "baseline"]["tails proven worse"] == ""
     assert said in summary(header_of(), found)
+    chart = DRAW["speedup"](header_of(), found)
+    assert {row[0]: row[2:4] for row in chart.rows}["8 users"] == ("pays", "E2E p90 +9.4 %, TTFT p95 +43 %")
 
 
 @pytest.mark.parametrize("tails", [(), (losing(8.0, "p90", OPEN),), (losing(64.0, "p90", WORSE),)])
