@@ -144,7 +144,7 @@ def levels(value: Any) -> tuple[float, ...]:
     return tuple(float(item) for item in sorted(value))
 
 
-LEVELS = f"a list of 1 to {MAX_LEVELS} different whole numbers from 1 to {MAX_LEVEL} (rates of an open load: above 0)"
+LEVELS = f"a list of 1 to {MAX_LEVELS} different whole numbers from 1 to {MAX_LEVEL} (rates: above 0)"
 
 
 def users_or_rates(value: Any) -> tuple[float, ...]:

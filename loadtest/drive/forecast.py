@@ -78,7 +78,10 @@ def _arrival_words(experiment: Experiment, request_s: float, habits: Habits | No
     """Say how sessions of an open load arrive, and how many requests that comes to."""
     load = experiment.load
     if load.kind == "closed":
-        return []
+        of_open = [f"load.{name} ({value})" for name, value, default in
+                   (("shape", load.shape, "steady"), ("per", load.per, "requests")) if value != default]  # fmt: skip
+        unused = f"{' and '.join(of_open)} say how an open load arrives, and are not used: this load is closed."
+        return [unused] if of_open else []
     windows_s = [timetable(experiment, level, habits or SINGLE, request_s).window_s for level in load.levels]
     due = [f"{level * window_s:.0f}" for level, window_s in zip(load.levels, windows_s, strict=True)]
     told = load.arrivals in ("gamma", "weibull") or (load.arrivals == TRACE and habits is not None)

@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.drive.job import Job
+from loadtest.errors import ExitCode
 
+SAME_ORDER = {"PYTHONHASHSEED": "0"}  # a scenario that goes through a set then asks the same in every run and process
 SILENT_S = 20.0  # the driver gives a sign of life twice a second, unless something in it never gives way
 HUNG = (
     f"The scenario kept the driver busy for {SILENT_S:g} s without giving way: an endless loop, or a call that blocks"
     " the whole process, in a task? The driver was ended."
+)
+LEFT = (
+    "The driver's process was ended from within, with code {}: does the scenario, or a library that it uses, call"
+    " os._exit? Let a task end by returning."
 )
 STOP_S = 30.0  # a driver that was asked to stop drains this long at most
 
@@ -36,7 +42,7 @@ class DriverProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "loadtest.drive.driver", str(path)], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=errors, start_new_session=True, cwd=Path.cwd(),
-                pass_fds=tuple(held),
+                pass_fds=tuple(held), env=os.environ | SAME_ORDER,
             )  # fmt: skip
         self._asked = 0
         self.ending = False  # whether it has been told to end: what it needs then is of no use any more
@@ -66,6 +72,8 @@ class DriverProcess:
                 self._ask_to_stop()
         if self._hung or code == -signal.SIGXCPU:
             return {"event": "end", "state": "aborted", "kind": "usage", "reason": HUNG}
+        if code >= 0 and code != ExitCode.CRASH and not last:
+            return {"event": "end", "state": "aborted", "kind": "usage", "reason": LEFT.format(code)}
         return last or {"event": "end", "state": "aborted", "kind": "run", "reason": self._how_it_died(code)}
 
     def answer(self, data: dict[str, Any]) -> None:

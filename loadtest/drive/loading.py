@@ -57,7 +57,7 @@ def _check_tasks(path: Path, user: type[LLMUser]) -> None:
                 f" make its steps methods of {user.__name__}."
             )
     if not user.tasks:
-        raise UsageError(f"{path}: {user.__name__} has no task; mark a method with @task.")
+        raise UsageError(f"{path}: {user.__name__} has no task; mark a method with @task. One of weight 0 is none.")
 
 
 def _check_listeners(path: Path, module: str) -> None:

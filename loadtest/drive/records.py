@@ -10,6 +10,7 @@ import gevent
 
 from loadtest.drive.cell import Switches
 from loadtest.drive.job import Job
+from loadtest.drive.log_bound import bound_log
 from loadtest.drive.same_bodies import SameBodies
 from loadtest.drive.texts import Texts
 from loadtest.errors import UsageError
@@ -39,6 +40,7 @@ class Records:
         while True:
             gevent.sleep(FLUSH_EVERY_S)
             self.writing(self._requests.flush)
+            bound_log()
             self._beat()
 
     def writing(self, write: Callable[..., None], *given: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loadtest.checks import levels, positive_s, shown, users_or_rates, whole
+from loadtest.checks import MAX_LEVEL, MAX_LEVELS, levels, positive_s, shown, users_or_rates, whole
 from loadtest.drive.options import Options, is_set, section, setting
 from loadtest.errors import UsageError
 from loadtest.experiment import override, with_assignments
@@ -15,6 +15,7 @@ from loadtest.servers.process import refuse_unknown_world
 from loadtest.settings import Experiment, Traffic
 
 SMOKE_WINDOW_S = 10.0
+LEAST_SESSIONS = 0.01  # in a window: one session may bring many requests
 
 
 def settle(experiment: Experiment, options: Options, *, simulated: bool) -> Experiment:
@@ -51,7 +52,21 @@ def settle(experiment: Experiment, options: Options, *, simulated: bool) -> Expe
         experiment = override(experiment, "window", min_s=window_s, max_s=window_s)
     if options.blocks is not None:
         experiment = override(experiment, "plan", blocks=_parsed("--blocks", options.blocks, whole(1, 1000)))
+    if not options.smoke:  # whose windows are its own
+        _refuse_empty_windows(experiment)
     return experiment
+
+
+def _refuse_empty_windows(experiment: Experiment) -> None:
+    """Raise UsageError for a rate so low that no window can be expected to hold a request."""
+    load, window = experiment.load, experiment.window
+    brought = load.levels[0] * window.max_s
+    if load.kind == "open" and brought < (1.0 if load.per == "requests" else LEAST_SESSIONS):
+        raise UsageError(
+            f"{load.levels[0]:g} {unit_of(load)} bring {brought:.2g} {load.per} in a window of {window.max_s:g} s, the"
+            " longest there is: nothing would be measured. Raise the rate (--rates, load.levels), or lengthen the"
+            " windows (--window, window.max_s)."
+        )
 
 
 def _without_distant_traffic(experiment: Experiment, options: Options) -> Experiment:
@@ -89,7 +104,9 @@ def _rate_list(word: str) -> tuple[float, ...]:
     try:
         return users_or_rates([float(part) for part in word.split(",")])
     except ValueError:
-        raise ValueError("at most 64 different numbers of requests/s above 0, such as 0.5,1,2") from None
+        raise ValueError(
+            f"at most {MAX_LEVELS} different numbers of requests/s above 0, and at most {MAX_LEVEL}, such as 0.5,1,2"
+        ) from None
 
 
 def _level_list(word: str) -> tuple[float, ...]:

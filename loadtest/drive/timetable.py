@@ -49,9 +49,11 @@ class Timetable:
 def habits_of(source: SessionSource | None, experiment: Experiment) -> Habits:
     """Return what sessions are like, from a sample of the source's own; `load.turns` goes before its turns.
 
-    Raises UsageError where a rate of requests is asked for and nothing says how many a session has.
+    Raises UsageError where a rate of requests is asked for and nothing says how many a session has, or when it arrives.
     """
     load = experiment.load
+    if load.kind == "open" and load.arrivals == TRACE:
+        trace_of(source)
     if source is None:
         if load.turns is None and load.per == "requests":
             raise UsageError(

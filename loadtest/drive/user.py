@@ -15,8 +15,10 @@ from loadtest.drive.echo import without_echo
 from loadtest.drive.openai import CHAT_PATH, COMPLETION_PATH, begun_with, body_hash, chat_body, completion_body
 from loadtest.drive.phases import PAUSE_AFTER_FAILURE_S
 from loadtest.drive.punctual import sleep_until
+from loadtest.drive.scenario_calls import messages_of, pause_of, prompt_of, tokens_of
 from loadtest.drive.standalone import context_of
 from loadtest.drive.texts import Heard
+from loadtest.errors import UsageError
 from loadtest.record import Outcome, Request
 from loadtest.workload.sessions import Session, SessionKey, SessionSource, requests_of
 
@@ -99,12 +101,18 @@ class LLMUser(User):
         state = random.getstate()
         try:
             random.seed(self.rng("wait").random())
-            self.think(float(self.wait_time()))
+            waited = self.wait_time()
         finally:
             random.setstate(state)
+        try:
+            self._think_s += pause_of(waited, "wait_time gave") * self.cell.experiment.load.think_time
+        except ValueError as refused:  # no line of the scenario's own is at fault
+            raise UsageError(f"The scenario's {refused}.") from None
         self._idle_tasks += 1
         if self._idle_tasks > MAX_IDLE_TASKS:
-            raise RuntimeError(f"its tasks ended {MAX_IDLE_TASKS} times without sending a request")
+            raise UsageError(
+                f"The scenario's tasks ended {MAX_IDLE_TASKS} times without a request: do they call self.chat()?"
+            )
 
     @property
     def session_key(self) -> SessionKey:
@@ -126,15 +134,18 @@ class LLMUser(User):
         return source.session(key)
 
     def think(self, seconds: float) -> None:
-        """Pause before the next request: it falls due this much later (times load.think_time)."""
-        self._think_s += max(0.0, seconds) * self.cell.experiment.load.think_time
+        """Pause before the next request: it falls due this much later (times load.think_time); below 0 is no pause.
+
+        Raises ValueError for what is no number of seconds, or more than a day.
+        """
+        self._think_s += pause_of(seconds, "think() was given") * self.cell.experiment.load.think_time
 
     def wait_for_tool(self, seconds: float) -> None:
         """Let a tool work before the next request: it falls due this much later, whatever load.think_time is.
 
         Without people's pauses a tool still takes its time; its users are then more than the requests in flight.
         """
-        self._tool_s += max(0.0, seconds)
+        self._tool_s += pause_of(seconds, "wait_for_tool() was given")
 
     def hold(self, session: Session, *, category: str = "", max_tokens: int | None = None,
              tools: Sequence[Message] = ()) -> None:  # fmt: skip
@@ -153,29 +164,32 @@ class LLMUser(User):
 
         `max_tokens` can only lower [generation] max_tokens. `tools` are described to the model; with the choice "none"
         no server needs a parser for their calls, which a scripted history does not wait for.
-        Never raises for what the server or the network does: the request's outcome says it.
+        Never raises for what the server or the network does: the request's outcome says it. Raises ValueError for what
+        is no request: no list of messages, or no whole number of tokens.
         """
         cell = self.cell
         generation = cell.experiment.generation
         asked = cell.asks(self.session_key, self._turn)
-        asked_for = begun_with(cell.nonce, list(messages)) if cell.nonce else list(messages)
+        held = messages_of(messages)
+        asked_for = begun_with(cell.nonce, held) if cell.nonce else held
         body = chat_body(cell.target.model, asked_for, generation, self._limit(max_tokens), cell.salt, asked,
                          tools, tool_choice)  # fmt: skip
         return self._send(CHAT_PATH, body, category, asked)
 
     def complete(self, prompt: str, *, category: str = "", max_tokens: int | None = None) -> Request:
         """Send a completion request; otherwise like `chat`."""
+        text = prompt_of(prompt)
         cell = self.cell
         generation = cell.experiment.generation
         asked = cell.asks(self.session_key, self._turn)
         body = completion_body(
-            cell.target.model, cell.nonce + prompt, generation, self._limit(max_tokens), cell.salt, asked
+            cell.target.model, cell.nonce + text, generation, self._limit(max_tokens), cell.salt, asked
         )
         return self._send(COMPLETION_PATH, body, category, asked)
 
     def _limit(self, max_tokens: int | None) -> int:
         most = self.cell.experiment.generation.max_tokens
-        return most if max_tokens is None else min(max_tokens, most)
+        return most if max_tokens is None else min(tokens_of(max_tokens), most)
 
     def _send(self, path: str, body: bytes, category: str, asked: str) -> Request:
         cell = self.cell

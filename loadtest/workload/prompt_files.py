@@ -13,6 +13,7 @@ import orjson
 
 from loadtest.errors import UsageError
 from loadtest.workload.prompt_forms import ALLOWED, kind_of, shown
+from loadtest.workload.trace_lines import other_form
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
@@ -68,9 +69,8 @@ def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any] | Misfit]]:
     data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         text = _decoded(data)
-        reader = csv.reader(
-            io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",", strict=True
-        )
+        csv.field_size_limit(MAX_LINE_BYTES)  # as long as a line of JSONL may be
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(path, text), strict=True)
         heading = [name.strip().lower() for name in next(reader, [])]
         if not set(COLUMNS) & set(heading):
             raise UsageError(
@@ -82,11 +82,18 @@ def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any] | Misfit]]:
             if len(row) > len(heading):
                 yield place, Misfit(f"{len(row)} fields where the heading has {len(heading)}")
             elif any(cell.strip() for cell in row):
-                yield place, {name: cell for name, cell in zip(heading, row, strict=False) if cell.strip()}
+                found = {name: cell for name, cell in zip(heading, row, strict=False) if cell.strip()}
+                own = [name for name in COLUMNS if name in heading]
+                yield place, found if set(own) & set(found) else Misfit(f"the column {own[0]} is blank")
     except csv.Error as error:
         raise UsageError(f"{path}, line {reader.line_num}: not CSV ({error}).") from None
     except Misfit as misfit:
         raise UsageError(f"{path}: {misfit}.") from None
+
+
+def _separator(path: Path, text: str) -> str:
+    """Return what stands between the fields of a table; spreadsheets of many countries write semicolons."""
+    return "\t" if path.suffix == ".tsv" else max(",;\t", key=text.partition("\n")[0].count)
 
 
 def _refuse_none(path: Path) -> None:
@@ -96,10 +103,12 @@ def _refuse_none(path: Path) -> None:
             state = "is a directory" if path.is_dir() else "is no file" if path.exists() else "does not exist"
             raise UsageError(f"{path} {state}; give a JSONL file of prompts.")
         size = path.stat().st_size
-        with path.open("rb"):
-            pass
+        with path.open("rb") as file:
+            why = other_form(file.read(4))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    if why:
+        raise UsageError(f"{path} {why}.")
     if size > MAX_FILE_BYTES:
         raise UsageError(f"{path} has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read: use a part of it.")
     if size == 0:

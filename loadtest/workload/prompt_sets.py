@@ -42,7 +42,7 @@ class PromptSet:
         """Return the licence of a file that looks like this set, and whether its text may be passed on under it."""
         if digest in self.hashes:
             return self.licence, self.passed_on
-        return f"{UNKNOWN_LICENCE}; it has the form of {self.name} ({self.licence})", False
+        return f"{UNKNOWN_LICENCE}; it has the form of {self.name.removesuffix(' form')} ({self.licence})", False
 
 
 SETS = (

@@ -75,12 +75,22 @@ class PromptSource:
                 f"{self.path.name}: {left_out} follow-up {turns} in {lines} of {len(self.prompts)} prompts left out,"
                 f" because the file gives no answer to stand in the history before {them}."
             )
+        repeated = len(self.prompts) - self._different
+        if repeated:
+            yield (
+                f"{self.path.name}: {repeated} of {len(self.prompts)} prompts ask what an earlier one asks, by which"
+                " caches and drafts from memory gain."
+            )
         if self._unusable:
             whole = len(self._unusable) + len(self.prompts)
             yield f"{self.path.name}: {len(self._unusable)} of {whole} conversations left out; {self._unusable[0]}."
         if self.known and not self.known.passed_on and (not self.known.hashes or self._digest in self.known.hashes):
             licence, _ = self.known.licence_of(self._digest)
             yield f"{self.path.name}: licence {licence}. Its text stays out of records and reports; do not pass it on."
+
+    @cached_property
+    def _different(self) -> int:
+        return len({(one.system, one.turns, repr([asked.messages for asked in one.requests])) for one in self.prompts})
 
     @cached_property
     def _digest(self) -> str:

@@ -11,8 +11,9 @@ from typing import BinaryIO
 from loadtest.errors import UsageError
 
 MAX_LINE_BYTES = 16 * 2**20  # a prompt of some million words
+GZIP = b"\x1f\x8b"
 _OTHER_FORMS = (
-    (b"\x1f\x8b", "is compressed (gzip); `loadtest import` reads it and writes a plain trace, or unpack it"),
+    (GZIP, "is compressed (gzip); unpack it"),
     (b"PAR1", "is a Parquet file; write its columns as CSV or JSONL"),
     (codecs.BOM_UTF16_LE, "is UTF-16 text; save it as UTF-8"),
     (codecs.BOM_UTF16_BE, "is UTF-16 text; save it as UTF-8"),
@@ -39,14 +40,19 @@ def open_plain(path: Path) -> BinaryIO:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     head = file.read(4)
     file.seek(0)
-    for start, why in _OTHER_FORMS:
-        if head.startswith(start):
-            file.close()
-            raise UsageError(f"{path} {why}.")
+    if why := other_form(head):
+        file.close()
+        importing = " (`loadtest import` reads it, and writes a plain trace)" if head.startswith(GZIP) else ""
+        raise UsageError(f"{path} {why}{importing}.")
     if not head:
         file.close()
         raise UsageError(f"{path} is empty.")
     return file
+
+
+def other_form(head: bytes) -> str:
+    """Return what a file that begins like this is, and what to do, where it is no plain text; else nothing."""
+    return next((why for start, why in _OTHER_FORMS if head.startswith(start)), "")
 
 
 def lines_of(file: BinaryIO) -> Iterator[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
+from loadtest.drive.launch import SAME_ORDER
 from loadtest.drive.truth import NULL
 from loadtest.drive.workers.wanted import WAIT, place_of, waited
 from loadtest.errors import ExitCode, Interrupted, RunError, UsageError
@@ -54,8 +56,9 @@ def _run(settings: dict[str, Any], log: Path, say: Say) -> int:
     """Run the worker itself and pass on what it says; a KeyboardInterrupt stops it."""
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "loadtest.drive.workers.worker", json.dumps(settings)], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", "loadtest.drive.workers.worker", json.dumps(settings)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", start_new_session=True,
+            env=os.environ | SAME_ORDER,
         )  # fmt: skip
     with process:
         assert process.stdout is not None

@@ -31,7 +31,7 @@ class LocalWorkers:
             settings = {"host": "127.0.0.1", "port": port, "name": name, "spool": str(spool_of(folder, name)),
                         "wait_s": 60.0, "local": True}  # fmt: skip
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "loadtest.drive.workers.worker", json.dumps(settings)],
+                [sys.executable, "-P", "-m", "loadtest.drive.workers.worker", json.dumps(settings)],
                 stdin=subprocess.PIPE, stdout=log, stderr=log,
             )  # fmt: skip
         self._watcher = gevent.spawn(self._watch)

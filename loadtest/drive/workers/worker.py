@@ -24,6 +24,7 @@ import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 from gevent.event import Event
 
+from loadtest.drive.log_bound import bound_log
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.drive.workers.contact import Contact
@@ -208,6 +209,7 @@ class Worker:
     def _report_on(self) -> None:
         while True:
             self._report()
+            bound_log()
             gevent.sleep(REPORT_S if self._contact.silent_s < SILENT_S else 10 * REPORT_S)
             self._mind_the_master()
 

@@ -13,6 +13,7 @@ import pytest
 
 from loadtest.backlog import gap_cv
 from loadtest.drive.figures import cell_figures
+from loadtest.drive.forecast import announcement
 from loadtest.drive.ladder import choose_levels, ladder_ends, rungs
 from loadtest.drive.noise_run import read_noise_run
 from loadtest.drive.options import Options
@@ -113,6 +114,8 @@ def test_a_trace_is_held_against_its_own_burstiness_and_turns(tmp_path: Path) ->
 def test_a_trace_is_needed_for_the_arrivals_of_one() -> None:
     with pytest.raises(UsageError, match="the sessions are no trace"):
         trace_of(TemplateSource("chat"))
+    with pytest.raises(UsageError, match="the sessions are no trace"):  # already where a plan is made
+        habits_of(TemplateSource("chat"), opened(arrivals="trace"))
 
 
 def test_the_window_of_an_open_load_opens_and_closes_when_it_was_said_to() -> None:
@@ -277,6 +280,9 @@ def test_rates_on_the_command_line_make_an_open_load() -> None:
         ({"rates": "1", "arrivals": "gama"}, 'the nearest is "gamma"'),
         ({"rates": "1,x"}, "--rates is '1,x'"),
         ({"rates": "0"}, "above 0"),
+        ({"rates": "1e9"}, "at most 16384"),
+        ({"rates": "1e-9", "window": "60s"}, "1e-09 requests/s bring 6e-08 requests in a window of 60 s"),
+        ({"rates": "1e-4", "window": "60s", "assignments": ("load.per=sessions",)}, "bring 0.006 sessions"),
         ({"rates": "1", "assignments": ("decision.metric=output_tokens_per_s",)}, "carry what arrives"),
     ],
 )
@@ -284,6 +290,15 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, object],
     with pytest.raises(UsageError) as refused:
         prepared(**options)
     assert part in str(refused.value)
+
+
+def test_what_is_said_of_open_loads_alone_is_said_to_be_unused() -> None:
+    shaped = ("load.shape=spike", "load.per=sessions")
+    found = prepare(Options(scenario=SCENARIO, simulated=True, assignments=shaped), {})
+    said = " ".join(announcement(found, found.cells()))
+    assert "load.shape (spike) and load.per (sessions) say how an open load arrives, and are not used" in said
+    plain = prepare(Options(scenario=SCENARIO, simulated=True), {})
+    assert "not used" not in " ".join(announcement(plain, plain.cells()))
 
 
 def test_the_noise_of_users_is_not_that_of_rates(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_published_sets(name: str, known: str, by: str, count: int) -> None:
 
 
 def test_sets_smaller_than_the_sessions_of_a_cell_are_told(tmp_path: Path) -> None:
-    source = source_of(tmp_path, '{"prompt": "a"}\n' * 40, "own.jsonl")
+    source = source_of(tmp_path, "".join(f'{{"prompt": "a {n}"}}\n' for n in range(40)), "own.jsonl")
     few = override(Experiment(load=Load(levels=(1.0, 8.0))), "window", min_requests=40)
     assert notes_of(source, few) == ()
     (note,) = notes_of(source, override(few, "load", levels=(1.0, 64.0)))

@@ -1,5 +1,6 @@
 """Prompt files: every form that is read, every complaint, and order of sessions."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -233,3 +234,41 @@ MESSAGES = st.lists(
 @given(messages=MESSAGES)
 def test_arbitrary_messages(scratch: Path, messages: list[dict[str, str]]) -> None:
     usable_or_refused(scratch, json.dumps({"messages": messages}).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("own.jsonl", gzip.compress(b'{"prompt": "a"}\n'), "is compressed (gzip); unpack it."),
+        ("own.csv", "prompt\nHé\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8."),
+        ("own.parquet", b"PAR1....", "is a Parquet file; write its columns as CSV or JSONL."),
+        ("own.csv", b"category,prompt\nx,a\ny\n", "line 3: the column prompt is blank."),
+        ("own.csv", b"prompt;category\na;x\n ;y\n", "line 3: the column prompt is blank."),
+        ("own.csv", b"prompt\n" + b"x" * 2**21, "line 2: not CSV (field larger than field limit (1048576))."),
+    ],
+)
+def test_what_a_file_is_in_place_of_prompts_is_said(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        PromptSource(path)
+    assert str(refused.value).endswith(complaint)
+
+
+def test_a_table_of_a_spreadsheet_has_semicolons_and_long_fields(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    long = "word, " * 60_000
+    path.write_text(f'prompt;category\n"Where, is it?";a\n"{long}";b\n')
+    assert [(p.turns[0][0], p.category) for p in PromptSource(path).prompts] == [("Where, is it?", "a"), (long, "b")]
+    path.write_text("prompt\nWhere; is it?\n")
+    assert PromptSource(path).prompts[0].turns[0][0] == "Where; is it?"
+
+
+def test_prompts_that_ask_the_same_are_counted_beforehand(tmp_path: Path) -> None:
+    asks = [json.dumps({"prompt": text}) for text in ("a", "b", "a", "a")]
+    said = "own.jsonl: 2 of 4 prompts ask what an earlier one asks, by which caches and drafts from memory gain."
+    assert source_of(tmp_path, *asks).notes == (said,)
+    assert source_of(tmp_path, *asks[:2]).notes == ()
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function"}]}
+    tools = [json.dumps({"messages": [{"role": "user", "content": text}, call]}) for text in ("a", "b")]
+    assert source_of(tmp_path, *tools).notes == ()
