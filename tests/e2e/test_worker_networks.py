@@ -106,7 +106,7 @@ def test_a_killed_worker_is_delivered_for_and_another_takes_its_place(loadtest: 
     assert first.wait(30) == third.wait(30) == 0, first.text + third.text
     cells = lines_of(folder / "cells.jsonl")
     lost = [cell for cell in cells if cell["workers_lost"]]
-    assert [(cell["state"], cell["workers_lost"]) for cell in lost] == [("aborted", ["second"])]
+    assert [(cell["state"], cell["workers_lost"]) for cell in lost] == [("interrupted", ["second"])]
     assert "killed by SIGKILL" in lost[0]["reason"]
     assert sorted(cells[-1]["workers"]) == ["first", "third"]
     rows = rows_of(folder)

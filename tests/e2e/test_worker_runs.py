@@ -96,7 +96,7 @@ def test_a_dead_worker_makes_its_cell_invalid_and_what_it_measured_stays(loadtes
     os.kill(pid, signal.SIGKILL)
     assert command.wait(120) == 0, command.text
     cells = cells_of(folder)
-    assert [cell["state"] for cell in cells] == ["complete", "aborted", "complete", "complete"]
+    assert [cell["state"] for cell in cells] == ["complete", "interrupted", "complete", "complete"]
     assert cells[1]["workers_lost"] == ["worker-2"]
     assert "worker-2 was lost: it was killed by SIGKILL" in cells[1]["reason"]
     assert sorted(cells[2]["workers"]) == ["worker-1", "worker-3"]

@@ -157,4 +157,4 @@ class JoinedUsers:
         """Return the cell's record with what the workers found of themselves."""
         found = [(peer, peer.record) for peer in self._peers if peer.ended(self._attempt) and peer.record]
         self.master.agreement = worst_agreement([row["agreement"] for _, row in found])
-        return merged(record, found, self._lost)
+        return merged(record, found, self._lost, [peer.name for peer in self._peers if peer.trouble])

@@ -13,12 +13,15 @@ from loadtest.record import CellRecord
 MASTER = "master"  # among the workers; none of them is called so
 
 
-def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], lost: Iterable[str]) -> CellRecord:
+def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], lost: Iterable[str],
+           unable: Iterable[str] = ()) -> CellRecord:  # fmt: skip
     """Return the master's record with the workers' evidence.
 
     `own` has what is counted over all requests. Requests in flight add up; of processor time, lag and sleep the
-    largest stands, since one overloaded worker is enough to falsify a cell.
+    largest stands, since one overloaded worker is enough to falsify a cell. A cell that was given up for workers that
+    were lost, or became unable to do their part, says nothing of the arm: a resumed run measures it again.
     """
+    lost = sorted(lost)
     cells = [row_of(CellRecord, row["cell"], f"the record of {peer.name}") for peer, row in found if row["cell"]]
     every = [own, *cells]
     oddities = dict(own.oddities)
@@ -36,7 +39,8 @@ def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], los
         clock_steps=_most(cell.clock_steps for cell in every),
         models=sorted({*own.models, *(model for cell in cells for model in cell.models)}), oddities=oddities,
         workers={peer.name: float(row["users"]) for peer, row in found},
-        workers_lost=sorted(lost),
+        workers_lost=lost,
+        state="interrupted" if own.state == "aborted" and (lost or any(unable)) else own.state,
         worker_cpu_ratio=_of([
             (MASTER, own.client_cpu_ratio),
             *((peer.name, (row["cell"] or {}).get("client_cpu_ratio")) for peer, row in found),

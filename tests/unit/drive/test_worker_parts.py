@@ -18,6 +18,8 @@ from loadtest.drive.arriving import Opened
 from loadtest.drive.job import Workers
 from loadtest.drive.options import Options
 from loadtest.drive.phases import Phase
+from loadtest.drive.plan import Cell
+from loadtest.drive.resume import whole_cells
 from loadtest.drive.timetable import Timetable
 from loadtest.drive.workers.dealing import Share
 from loadtest.drive.workers.elsewhere import work
@@ -328,6 +330,20 @@ def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() 
     assert whole.clock_offset_s == {"w1": 0.5, "w2": -3.0}
     assert whole.clock_bound_s == {"w1": 0.001}
     assert whole.word_late_s == {"w1": 0.01, "w2": 0.02}
+
+
+@pytest.mark.parametrize(("state", "lost", "unable", "expected"), [
+    ("aborted", ["w"], [], "interrupted"), ("aborted", [], ["w"], "interrupted"), ("aborted", [], [], "aborted"),
+    ("complete", ["w"], [], "complete"), ("interrupted", ["w"], [], "interrupted"),
+])  # fmt: skip
+def test_a_cell_that_workers_broke_off_is_measured_again_by_a_resume_and_one_that_the_arm_broke_off_is_not(
+    state: str, lost: list[str], unable: list[str], expected: str
+) -> None:
+    found = merged(record(state=state), [], lost, unable)
+    assert (found.state, found.workers_lost) == (expected, lost)
+    planned = [Cell(cell=0, block=0, level=4.0, arm="a")]
+    stays = whole_cells(planned, [found], restarts=False)
+    assert stays == (frozenset() if expected == "interrupted" else frozenset({0}))
 
 
 HEARD = """
