@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import FileIO
@@ -17,6 +18,7 @@ _SECRET = re.compile(r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials
 _FROM_ENVIRONMENT = re.compile(r"\$\{\w+\}|\{\w+\}")  # a reference says nothing
 CUT = "…"  # ends a text that was cut short
 LEAST = 4  # characters of a secret that is looked for in a text
+PIECE = 2**20  # bytes of a log that are cleaned at a time
 LEAST_BASE64 = 8  # of one in base64: shorter ones occur by chance
 _URL_SAFE = str.maketrans("+/", "-_")
 
@@ -133,18 +135,66 @@ def purged(secrets: Sequence[str], value: Any, name: str = "") -> Any:
     return HIDDEN if value and is_secret(name) else without(secrets, value)
 
 
-def clean(log: Path, secrets: Sequence[str]) -> None:
-    """Hide the secrets in a finished log: servers like to print the options that they were given."""
+def clean(log: Path, secrets: Sequence[str], piece: int = PIECE) -> None:
+    """Hide the secrets in a finished log: servers like to print the options that they were given.
+
+    In place, since on a full disk there is no room for a second one, and in pieces, since it may be gigabytes long.
+    """
     if not any(len(secret) >= LEAST for secret in secrets) or not log.exists():
         return
-    before = log.read_bytes().decode("utf-8", errors="replace")
-    after = without(secrets, before)
-    if after != before:
-        with log.open("r+b", buffering=0) as file:  # in place: emptied first, it would be lost on a disk that is full
-            try:
-                _write_all(file, after.encode())
-            finally:
-                file.truncate(file.tell())
+    written, waiting, changed = 0, b"", False
+    with log.open("r+b", buffering=0) as file:
+        try:
+            for part, until in _parts(file, secrets, piece):
+                after = without(secrets, part)
+                changed = changed or after != part
+                waiting += after.encode(errors="surrogateescape")
+                if changed:  # from here on everything moves; never over what is still to be read
+                    file.seek(written)
+                    now, waiting = waiting[: until - written], waiting[until - written :]
+                    _write_all(file, now)
+                    written += len(now)
+                else:
+                    written, waiting = until, b""
+            if changed:
+                file.seek(written)
+                _write_all(file, waiting)
+                written = file.tell()
+        finally:
+            if changed:
+                file.truncate(max(written, file.tell()))
+
+
+def _parts(file: FileIO, secrets: Sequence[str], piece: int) -> Iterator[tuple[str, int]]:
+    """Yield a file's text in parts that no secret lies across, each with the place that it has been read up to."""
+    known = _longest_first(tuple(secrets))
+    reach = max(map(len, known)) + len(CUT)
+    decoder = getincrementaldecoder("utf-8")("surrogateescape")
+    place, text = 0, ""
+    while True:
+        file.seek(place)
+        data = file.read(piece)
+        place += len(data)
+        text += decoder.decode(data, final=not data)
+        cut = _cut(text, len(text) - reach, known) if data else len(text)
+        if cut > 0:
+            yield text[:cut], place - len(text[cut:].encode(errors="surrogateescape")) - len(decoder.getstate()[0])
+            text = text[cut:]
+        if not data:
+            return
+
+
+def _cut(text: str, most: int, secrets: Sequence[str]) -> int:
+    """Return the last place up to `most` before which no secret begins that may end after it, best after a line."""
+    cut = text.rfind("\n", 0, max(most, 0)) + 1 or most
+    while cut > 0:
+        begun = (size for secret in secrets for size in range(min(len(secret) - 1, cut), 0, -1)
+                 if text[cut - size : cut].lower() == secret[:size])  # fmt: skip
+        size = next(begun, 0)
+        if not size:
+            break
+        cut -= size
+    return max(cut, 0)
 
 
 def _write_all(file: FileIO, data: bytes) -> None:

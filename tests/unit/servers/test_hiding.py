@@ -5,7 +5,9 @@ import json
 from base64 import urlsafe_b64encode
 from urllib.parse import quote, quote_plus
 
-from loadtest.servers.hiding import carried, without
+import pytest
+
+from loadtest.servers.hiding import carried, clean, without
 
 KEY = "KEYCANARY777"
 
@@ -42,3 +44,29 @@ def test_short_secrets_are_not_looked_for_in_base64_and_none_is_empty():
     assert set(carried({"X-Id": "abc"})) == {"abc"}
     assert carried({"X-Id": ""}) == ()
     assert without(carried({"X-Id": "team-4"}), "team-4 dGVh bWFrZQ") == "(hidden) dGVh bWFrZQ"
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 2**20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nothing of note\nin two lines\n",
+        "abcd" * 40,  # without a line's end; grows where it is hidden
+        "a s3cret\nS3CRET=s3cre… then two\nlines and two\nlin\n",
+        "ünïcödé s3cret " * 9 + "s3cre",
+        "two\ntwo\nlines\ntwo\nlines",
+    ],
+)
+def test_a_log_cleaned_in_pieces_reads_as_if_it_were_cleaned_at_once(tmp_path, text, piece):
+    log = tmp_path / "log"
+    secrets = ("s3cret", "abcd", "two\nlines", "a much longer one than any of the others")
+    log.write_text(text, encoding="utf-8")
+    clean(log, secrets, piece)
+    assert log.read_text(encoding="utf-8") == without(secrets, text)
+
+
+def test_bytes_that_are_no_text_stay_in_a_cleaned_log(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"\xff\xfe s3cret \xc3")
+    clean(log, ["s3cret"], 3)
+    assert log.read_bytes() == b"\xff\xfe (hidden) \xc3"
