@@ -16,7 +16,7 @@ def worker_lost(facts: CellFacts) -> Mark | None:
         return None
     return Mark(
         sentence=f"{', '.join(lost)} of {len(lost) + len(facts.record.workers)} workers {_were(len(lost))} lost before"
-        " the cell's end (limit 0): its users were missing from the load.",
+        " the cell's end (limit 0): users were missing from the load.",
         invalid=True,
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from loadtest.drive.job import Job
 from loadtest.errors import ExitCode
+from loadtest.servers.process import killed_by
 
 SAME_ORDER = {"PYTHONHASHSEED": "0"}  # a scenario that goes through a set then asks the same in every run and process
 SILENT_S = 20.0  # the driver gives a sign of life twice a second, unless something in it never gives way
@@ -129,7 +130,7 @@ class DriverProcess:
 
     def _how_it_died(self, code: int) -> str:
         if code < 0:
-            return f"the driver was killed by {signal.Signals(-code).name}"
+            return f"the driver was killed by {killed_by(code)}"
         tail = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f"the driver ended with code {code}; the last that it wrote: {tail[-1] if tail else 'nothing'}"
 

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from loadtest.servers.hiding import clean, forms
 from loadtest.servers.keeper import KILL_S, clear_away, end_all, members
 from loadtest.servers.log_tail import log_tail
 from loadtest.servers.ports import others_listen, wait_for_port
+from loadtest.servers.process import killed_by
 
 Tell = Callable[[dict[str, Any]], None]
 POLL_S = 0.25
@@ -232,13 +232,7 @@ class ManagedServer:
 
 
 def _by(code: int) -> str:
-    return f"killed by {_name(-code)}" if code < 0 else f"with code {code}"
-
-
-def _name(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
+    return f"killed by {killed_by(code)}" if code < 0 else f"with code {code}"
 
 
 def _own_path() -> str:

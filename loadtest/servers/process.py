@@ -128,3 +128,10 @@ def serve_simulated(world: str, ports: dict[str, int], seed: int, say: Callable[
         while all(server.alive for server in servers):
             time.sleep(0.2)
     raise RunError("A simulated server ended by itself.")
+
+
+def killed_by(code: int) -> str:
+    """Return the name of the signal that an exit code below 0 tells of; those for real-time use have only a number."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

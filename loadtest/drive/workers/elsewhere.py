@@ -11,14 +11,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from signal import Signals
 from typing import Any
 
 from loadtest.drive.launch import SAME_ORDER
 from loadtest.drive.truth import NULL
 from loadtest.drive.workers.wanted import WAIT, place_of, waited
 from loadtest.errors import ExitCode, Interrupted, RunError, UsageError
-from loadtest.servers.process import start_simulated
+from loadtest.servers.process import killed_by, start_simulated
 
 STOP_S = 10.0
 Say = Callable[[str], None]
@@ -80,7 +79,7 @@ def _conclude(code: int, said: str, settings: dict[str, Any], say: Say) -> None:
     if code == ExitCode.PASS:
         return
     if code < 0 or code == ExitCode.INTERRUPTED:
-        how = f"it was killed by {Signals(-code).name}" if code < 0 else "it was stopped"
+        how = f"it was killed by {killed_by(code)}" if code < 0 else "it was stopped"
         with tempfile.TemporaryDirectory() as folder:
             _run(settings | {"only_left": True, "why_left": how}, Path(folder) / "worker.log", say)
         if code < 0:

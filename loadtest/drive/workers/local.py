@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from typing import IO
 
 import gevent
 from gevent import subprocess
+
+from loadtest.servers.process import killed_by
 
 WATCH_S = 0.1
 
@@ -47,7 +48,7 @@ class LocalWorkers:
 
     def _how(self, name: str, code: int) -> str:
         if code < 0:
-            return f"it was killed by {signal.Signals(-code).name}"
+            return f"it was killed by {killed_by(code)}"
         tail = (self._folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f"it ended with code {code}; the last that it wrote: {tail[-1] if tail else 'nothing'}"
 

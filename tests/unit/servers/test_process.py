@@ -10,7 +10,7 @@ from loadtest.errors import UsageError
 from loadtest.servers.arm import Arm
 from loadtest.servers.file import Start
 from loadtest.servers.managed import ManagedServer, StartFailed
-from loadtest.servers.process import serve_simulated, start_simulated
+from loadtest.servers.process import killed_by, serve_simulated, start_simulated
 
 
 def test_an_unknown_world_is_named_with_the_nearest():
@@ -60,3 +60,8 @@ def test_what_the_simulated_server_refuses_is_a_usage_error(tmp_path, world, por
         start_simulated(world, "baseline", tmp_path, port=port)
     assert said in str(refused.value)
     assert "usage:" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (-15, "SIGTERM"), (-40, "signal 40")])
+def test_what_ended_a_process_is_named_and_numbered_where_it_has_no_name(code, name):
+    assert killed_by(code) == name
