@@ -64,8 +64,13 @@ def unwritable(folder: Path, error: OSError) -> RunError:
     return RunError(f"{folder} cannot be written: {error.strerror or error}. {kept}.")
 
 
+LONGEST_NAME = 200  # characters; comparing megabytes would take minutes
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ' Did you mean `x`?' for the known name closest to `word`, or the empty string."""
+    if len(word) > LONGEST_NAME:
+        return ""
     matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean `{matches[0]}`?" if matches else ""
 

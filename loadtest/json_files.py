@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,19 @@ class LineWriter:
         self._file.close()
 
 
+def beside(path: Path) -> Path:
+    """Return where this process writes a file before it takes its place: two that judge one run share no such file."""
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
+
+
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON document whole or not at all."""
-    part = path.with_name(path.name + ".part")
+    part = beside(path)
     text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    part.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes JSON's own escape
-    part.replace(path)
+    try:
+        part.write_bytes(text.encode("utf-8", "backslashreplace"))  # a lone surrogate becomes JSON's own escape
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise

@@ -187,6 +187,11 @@ def is_noise(value: Any) -> bool:
     return isinstance(noise, dict) and all(numbers(noise.get(name)) for name in ("effects", "slower", "median"))
 
 
+def is_arm(value: Any) -> bool:
+    """Say whether a JSON value may be what a header says of an arm."""
+    return isinstance(value, dict) and (value.get("gpus") is None or is_count(value["gpus"]))
+
+
 # Key of run.json → check, what it must be, whether it must be there. Other keys are shown and never counted with.
 HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "status": (is_name, "text", True),
@@ -203,7 +208,7 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "aa_run": (or_null(is_noise), "null, or an object whose `noise` holds `effects`, `slower` and `median`", False),
     "smoke": (is_flag, "true or false", False),
     "measure_only": (is_flag, "true or false", False),
-    "arms": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects, one for each arm", False),
+    "arms": (or_null(is_list_of(is_arm)), "a list of objects, one for each arm, `gpus` a whole number or null", False),
     "starts": (lambda value: is_count(value) and value > 0, "a whole number above 0", False),
     "comparability": (or_null(is_list_of(is_compared)), "a list of objects, each with `item` and `kind`", False),
     "sittings": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects", False),

@@ -212,7 +212,7 @@ class Gate:
         "", choice("", "fail", "warn"), "an inconclusive objective: exit 4 (default), fail (exit 3) or warn (exit 0)"
     )
     accept: tuple[str, ...] = key((), accepted, 'taken without proof: "declared speculation"')
-    regression_margin: float = key(0.03, number(0, 10), "gate --against: most that a metric may be worse, as a share")
+    regression_margin: float = key(0.03, number(0, 1), "gate --against: most that a metric may be worse, as a share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ def why_refused(run: Mapping[str, Any], decision: Decision, asked: Asked) -> str
         return "an isolated comparison says why speculation pays or not, never whether to roll it out"
     if asked.gate and run.get("simulated") is not None and not asked.allow_simulated:
         return SIMULATED
-    if asked.gate and is_faked(run):
+    if is_faked(run):
         return FAKED
     return ""
 
@@ -173,7 +173,7 @@ def _notes(slos: Sequence[Slo], run: Mapping[str, Any], asked: Asked) -> list[st
             " baseline it fails where users gain: tpot or token_gap is the fair comparison."
         )
     notes += sorted({f"Limits of {slo.source}." for slo in slos if slo.source})
-    if asked.gate and asked.allow_simulated and run.get("simulated"):
+    if asked.gate and asked.allow_simulated and run.get("simulated") is not None:
         notes.append("Simulated servers were allowed: this gate says nothing of real ones.")
     return notes
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate import GRAVEST
 from loadtest.analyse.gate_results import Gate, GateOutcome, Regression
 from loadtest.analyse.gating import concluded
 from loadtest.analyse.metrics import BY_NAME
@@ -207,8 +208,23 @@ def with_regressions(here: Judgement, there: Judgement, metric: str, margin: flo
     said = [*gate.notes, *notes, "Runs of different times are not paired: the intervals of both add up."]
     if len(here.arms) > 1 and len(there.arms) > 1:
         said.append("Speed-ups over each run's own baseline are compared; what changed for both arms alike cancels.")
+    alone = sorted({*here.levels} ^ {*there.levels})
+    if alone:
+        levels = ", ".join(f"{level:g}" for level in alone)
+        said.append(f"Tested in one of the two runs only, and not compared: {levels} {here.unit}.")
     done = concluded(replace(gate, regressions=judged, notes=tuple(said)))
-    return _with(here, replace(done, regressions=found))
+    return _with(here, replace(_no_better(gate, done), regressions=found))
+
+
+def _no_better(own: Gate, done: Gate) -> Gate:
+    """Return the gate no better than without the other run: where the decision is the gate, it stays a demand.
+
+    One server alone has no decision, and is held against the other run only.
+    """
+    decided = not own.objectives and own.outcome in (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
+    if not decided or GRAVEST.index(own.outcome) >= GRAVEST.index(done.outcome):
+        return done
+    return replace(done, outcome=own.outcome, exit_code=own.exit_code, headline=own.headline)
 
 
 def _refused(gate: Gate, there: Judgement) -> Gate | None:

@@ -20,6 +20,7 @@ from loadtest.analyse.objectives import (
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.shares import difference
+from loadtest.errors import nearest
 from loadtest.settings import Experiment
 from loadtest.slo import COUNTED, Ask, Slo, Unit
 
@@ -27,6 +28,7 @@ PASS, FAIL, INCONCLUSIVE, NO_DATA, INVALID = (
     GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE, GateOutcome.NO_DATA, GateOutcome.INVALID,
 )  # fmt: skip
 ROUNDING = 1e-12  # of the arithmetic between a limit and a bound that equals it
+NAMED = 10  # categories in a sentence
 IDENTICAL = "every block gives the same figure to the last digit, which no measurement does"
 
 
@@ -81,6 +83,8 @@ def limit_of(slo: Slo) -> tuple[float, bool, str]:
 def at_levels(slo: Slo, facts: GateFacts) -> dict[float, SloAt]:
     """Return the objective at every tested level."""
     limit, lower, _ = limit_of(slo)
+    if absent := _no_category(slo, facts):
+        return {x: SloAt(level=x, outcome=NO_DATA, observed=Estimate(), says=absent) for x in facts.loads.levels}
     if slo.ask is Ask.ABSOLUTE:
         arm = facts.baseline if slo.arm == "baseline" else facts.subject
         observed, why = absolute(slo, arm, facts)
@@ -97,6 +101,16 @@ def at_levels(slo: Slo, facts: GateFacts) -> dict[float, SloAt]:
         outcome = held(own, limit, lower=lower)
         found[level] = SloAt(level=level, outcome=outcome, observed=own, says=why_open(slo, own, outcome))
     return found
+
+
+def _no_category(slo: Slo, facts: GateFacts) -> str:
+    """Return that a run has no request of the category that an objective names; empty where it has."""
+    known = [str(name) for name in facts.found.requests.words["category"] if name]
+    if not slo.category or slo.category in known:
+        return ""
+    there = f"Categories are {', '.join(known[:NAMED])}" if known else "This run's requests have no categories"
+    none = f"no {slo.subject} was measured: no request is of the category {slo.category!r}"
+    return f"{none}.{nearest(slo.category, known)} {there}"
 
 
 FAILED = "the candidate's failed requests reach it in every block"

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from loadtest.errors import ExitCode, RunError, UsageError, printable
+from loadtest.errors import RunError, UsageError, printable
 
 
 class Shown(StrEnum):
@@ -117,6 +117,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
 
 def exit_code_of(header: Mapping[str, Any], judgement: Any) -> int:
     """Return the exit code of a run: that of its judgement, unless it was interrupted."""
-    sittings = header.get("sittings") or [{}]
-    interrupted = "interrupted" in (header["status"], sittings[-1].get("state"))
-    return int(ExitCode.INTERRUPTED) if interrupted else int(judgement.decision.exit_code)
+    from loadtest.report.header import exit_code
+    from loadtest.report.view import View
+
+    return exit_code(View(run=header, judgement=judgement))

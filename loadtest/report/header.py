@@ -66,12 +66,17 @@ def interrupted(run: Mapping[str, Any]) -> bool:
 
 def simulated(run: Mapping[str, Any]) -> bool:
     """Say whether the figures come from the simulated pair."""
-    return bool(run.get("simulated"))
+    return run.get("simulated") is not None
 
 
 def exit_code(view: View) -> int:
-    """Return the exit code of the whole command: that of the decision, unless the run was interrupted."""
-    return int(ExitCode.INTERRUPTED) if interrupted(view.run) else view.judgement.decision.exit_code
+    """Return the exit code of the whole command: that of the decision, unless the run was interrupted.
+
+    A run that was judged once keeps its status when it is gone on with: its last sitting may be what was interrupted.
+    """
+    sittings = view.run.get("sittings") or [{}]
+    stopped = interrupted(view.run) or sittings[-1].get("state") == "interrupted"
+    return int(ExitCode.INTERRUPTED if stopped else view.judgement.decision.exit_code)
 
 
 def starts(run: Mapping[str, Any]) -> int:

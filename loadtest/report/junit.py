@@ -46,6 +46,8 @@ def junit(run: Mapping[str, Any], judgement: Judgement) -> str:
                 _case(suite, _name(against), against.outcome, "against the other run", gate)
         if gate.outcome not in gate.outcomes:  # such as another run that is not to be judged
             _case(suite, "the gate", gate.outcome, gate.headline, gate)
+        if not gate.exit_code and header.exit_code(View(run=run, judgement=judgement)) == ExitCode.INTERRUPTED:
+            _case(suite, "the run", GateOutcome.INVALID, "The last sitting of the run was interrupted.", gate)
     for name in ("failure", "error", "skipped"):
         suite.set({"failure": "failures", "error": "errors"}.get(name, name), str(len(suite.findall(f"*/{name}"))))
     suite.set("tests", str(len(suite)))

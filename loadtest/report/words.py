@@ -17,8 +17,10 @@ MISSING = "–"
 TEXT_LIMIT = 2000  # characters of one value that are shown; servers may answer with megabytes
 
 # Controls (C0, C1, DEL), bidirectional marks and overrides, line separators, and lone surrogates: each can forge what
-# a terminal or a page shows, or break UTF-8.
-_FORGING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+# a terminal or a page shows, or break UTF-8 or (the last two) XML.
+_FORGING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
+)
 _USER_INFO = re.compile(r"(\w+://)[^/\s@]*@")
 
 Format = Callable[[float], str]

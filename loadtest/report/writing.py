@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadtest.errors import UsageError
-from loadtest.json_files import PRIVATE
+from loadtest.json_files import PRIVATE, beside
 
 
 def write_whole(path: Path, text: str, *, private: bool = False) -> Path:
@@ -13,7 +13,7 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> Path:
 
     A private file is readable by its owner alone, whatever the umask.
     """
-    part = path.with_name(path.name + ".part")
+    part = beside(path)
     try:
         if private:
             part.unlink(missing_ok=True)

@@ -146,7 +146,7 @@ def test_report_takes_objectives_too(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_passes_nothing(tmp_path: Path) -> None:
     folder = copied("good", tmp_path)
-    (folder / "junit.xml.part").mkdir()
+    (folder / "junit.xml").mkdir()
     result = gate(folder, "met")
     assert result.exit_code != 0
     assert "speculation" not in result.output

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
 
 from loadtest.cli import main
+from loadtest.errors import nearest
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -115,3 +117,75 @@ def test_every_form_says_why_a_run_without_objectives_is_not_passed(
         assert "the servers were simulated" in said
         assert "pays" not in said
     assert case.get("type") == "invalid"
+
+
+def edited(folder: Path, **changes: Any) -> Path:
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**run, **changes}))
+    return folder
+
+
+def test_every_form_says_that_the_last_sitting_of_a_judged_run_was_interrupted(tmp_path: Path) -> None:
+    folder = edited(copied("good", tmp_path), sittings=[{"state": "complete"}, {"state": "interrupted"}])
+    for options in (("--slo", GOLDEN / "slo" / "met.toml"), ()):
+        result = gate(folder, *options)
+        assert result.exit_code == 130, result.output
+        assert "Exit code: 130 " in result.output
+        assert "Exit code 130 " in (folder / "summary.md").read_text()
+        assert len(list(ET.parse(folder / "junit.xml").getroot().iter("error"))) == 1
+
+
+def test_names_with_characters_that_xml_lacks_leave_junit_readable(tmp_path: Path) -> None:
+    folder = edited(copied("good", tmp_path), scenario={"name": "a\uffff]]>\ufffe<\ud800"})
+    assert gate(folder).exit_code == 0
+    (suite,) = ET.parse(folder / "junit.xml").getroot().iter("testsuite")
+    assert suite.get("name") == "loadtest a\ufffd]]>\ufffd<\ufffd"
+
+
+@pytest.mark.parametrize("gpus", [10**400, "2", True])
+def test_gpus_that_are_no_count_are_refused_by_name(gpus: object, tmp_path: Path) -> None:
+    folder = copied("good", tmp_path)
+    arms = json.loads((folder / "run.json").read_text())["arms"]
+    result = gate(edited(folder, arms=[{**arm, "gpus": gpus} for arm in arms]))
+    assert (result.exit_code, "`gpus` a whole number" in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_a_candidate_that_never_pays_passes_against_no_other_run(tmp_path: Path) -> None:
+    folder, other = copied("slower", tmp_path), edited(copied("slower", tmp_path, "other"), started="yesterday")
+    result = gate(folder, "--against", other)
+    assert result.exit_code == 3, result.output
+    assert json.loads((folder / "verdict.json").read_text())["gate"]["outcome"] == "fail"
+    assert len(list(ET.parse(folder / "junit.xml").getroot().iter("failure"))) == 1
+    (tmp_path / "slo.toml").write_text('[[slo]]\nmetric = "error_ratio"\nmax = "50 %"\n')
+    assert gate(folder, "--against", other, "--slo", tmp_path / "slo.toml").exit_code == 0  # that alone is asked
+
+
+def test_objectives_are_not_met_by_faked_acceptance_whoever_judges(tmp_path: Path) -> None:
+    folder = copied("good", tmp_path)
+    arms = json.loads((folder / "run.json").read_text())["arms"]
+    told = {"config": {"speculative_config": "x"}, "modes": ["faked acceptance"]}
+    edited(folder, arms=[{**arm, "identity": told if arm["role"] == "candidate" else {}} for arm in arms])
+    slo = str(GOLDEN / "slo" / "met.toml")
+    for command in (["report", str(folder), "--slo", slo], ["gate", str(folder), "--slo", slo]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 5, result.output
+        assert "acceptance was faked" in " ".join(result.output.split())
+
+
+def test_a_category_of_requests_that_have_none_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "slo.toml").write_text('[[slo]]\nmetric = "error_ratio"\nmax = "1 %"\ncategory = "chta"\n')
+    result = gate(copied("good", tmp_path), "--slo", tmp_path / "slo.toml")
+    said = " ".join(result.output.split())
+    assert result.exit_code == 4, said
+    assert "no request is of the category 'chta'. This run's requests have no categories" in said
+
+
+def test_a_margin_that_was_meant_in_per_cent_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slo.toml").write_text("[gate]\nregression_margin = 3\n")
+    result = gate(copied("good", tmp_path), "--slo", tmp_path / "slo.toml")
+    assert (result.exit_code, "regression_margin is 3" in result.output) == (2, True)
+
+
+def test_no_name_is_looked_for_near_one_that_nobody_would_write() -> None:
+    assert nearest("a" * 10_000_000, ["a" * 100]) == ""
+    assert nearest("modle", ["model"]) == " Did you mean `model`?"

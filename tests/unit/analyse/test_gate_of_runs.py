@@ -282,6 +282,13 @@ def test_runs_without_a_load_in_common_are_no_comparison() -> None:
     assert "no load in common" in gate.headline
 
 
+def test_loads_that_one_run_alone_tested_are_named() -> None:
+    run = run_of("", arms=arms())
+    gate = with_regressions(judged(PLAIN.having(levels=(4.0,)), run), judged(PLAIN, run), "e2e", 0.03, []).gate
+    assert gate is not None
+    assert "Tested in one of the two runs only, and not compared: 16 users." in gate.notes
+
+
 def test_what_differs_must_be_named() -> None:
     old, new = run_of("", arms=arms()), run_of("", arms=arms(version="0.33"))
     with pytest.raises(NotComparable, match=r"version: baseline: 0\.32 → 0\.33; candidate: 0\.32 → 0\.33"):

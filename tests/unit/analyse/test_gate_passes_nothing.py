@@ -102,6 +102,14 @@ def test_a_load_between_levels_without_data_has_none_and_no_warning_passes_it(
     assert found.at.level in lacking
 
 
+def test_a_category_that_no_request_has_is_named_with_the_nearest() -> None:
+    facts = facts_of(SMALL.having(edit_request=lambda row: replace(row, category="code")))
+    for table in ({"max": "1 s"}, {"not_worse_by": "5 %"}):
+        found = judged(facts, metric="ttft", statistic="p50", category="cdoe", **table)
+        assert found.outcome is GateOutcome.NO_DATA
+        assert "no request is of the category 'cdoe'. Did you mean `code`? Categories are code" in found.says
+
+
 def test_an_isolated_comparison_passes_no_rollout() -> None:
     source = '[[slo]]\nmetric = "e2e"\nstatistic = "mean"\nmax = "100 s"\n'
     isolated = {"servers_file": {"comparison": "isolated"}}
