@@ -54,11 +54,18 @@ def _other_metrics(view: View) -> list[Row]:
 def _without_guards(view: View) -> list[Row]:
     broken = sorted({guard.level for guard in view.judgement.decision.guards if guard.finding is Finding.BROKEN})
     held_back = [level for level in broken if view.verdict(level) == "guard broken"]
-    if not broken:
-        return [("the guards did not count", "nothing: none is proven broken")]
-    if not held_back:
-        return [("the guards did not count", f"nothing: {words.levels(broken)} do not pay anyway")]
-    return [("the guards did not count", f"{words.levels(held_back)} would pay as well")]
+    lacking = [level for level in view.levels if level not in broken and _only_data_missing(view, level)]
+    said = [f"{words.levels(held_back)} would pay as well"] if held_back else []
+    said += [f"{words.levels(lacking)} would not lack data"] if lacking else []
+    if not said:
+        said = [f"nothing: {words.levels(broken)} do not pay anyway" if broken else "nothing: none is proven broken"]
+    return [("the guards did not count", "; ".join(said))]
+
+
+def _only_data_missing(view: View, level: float) -> bool:
+    low = view.speedup(view.decision_metric, level).ratio.low
+    found = {guard.finding for guard in view.guards(level)}
+    return low is not None and low > view.threshold and Finding.NO_DATA in found
 
 
 def tails(view: View) -> Table:

@@ -61,6 +61,16 @@ def test_without_guards_those_levels_pay_that_gain_enough(levels, said):
     assert then(with_guards(*levels), "the guards did not count") == said
 
 
+def test_without_guards_a_load_that_only_lacks_their_data_is_named():
+    full = with_guards(4.0)
+    lacking = tuple(
+        dataclasses.replace(g, finding=Finding.NO_DATA) if g.level in (1.0, 64.0) else g for g in full.decision.guards
+    )
+    judged = dataclasses.replace(full, decision=dataclasses.replace(full.decision, guards=lacking))
+    said = "4 users would pay as well; 1 user would not lack data"
+    assert then(judged, "the guards did not count") == said  # at 64 users the metric itself does not gain
+
+
 def test_an_invalid_run_has_no_other_answer():
     assert tables_detail.changes(View(run={}, judgement=example.invalid())).rows == ()
 
