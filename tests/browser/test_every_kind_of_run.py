@@ -80,7 +80,7 @@ def test_the_figures_drawn_are_those_of_the_verdict(browser, paths):
     tokens = judgement.findings.first_tokens
     assert trace("first-token", "queue") == pytest.approx([1000 * one.queue_s for one in tokens])
     slots = [100 * slot.conditional.value for slot in judgement.findings.acceptance.slots]
-    assert trace("slots", "of those that reached the slot") == pytest.approx(slots)
+    assert trace("slots", "of those that reach the slot (conditional)") == pytest.approx(slots)
     day = [one.speedup.value for one in judgement.gate.traffic.loads]
     assert trace("day", "speed-up by E2E") == pytest.approx(day)
     limit = judgement.decision.limit.at
