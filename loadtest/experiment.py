@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -23,11 +24,17 @@ def load_experiment(scenario: Path, assignments: Iterable[str] = ()) -> Experime
 
     Raises UsageError for an unknown section or key, a value out of range, or a file that is not TOML.
     """
-    path = scenario.with_suffix(".toml")
-    experiment = from_toml(_read(path), path.name) if path.exists() else Experiment()
+    path = _settings_of(scenario)
+    experiment = from_toml(_read(path), path.name) if os.path.lexists(path) else Experiment()
     if experiment.trace.file:
         experiment = override(experiment, "trace", file=str(path.parent / experiment.trace.file))
     return with_assignments(with_trace(experiment, path.parent), assignments)
+
+
+def _settings_of(scenario: Path) -> Path:
+    """Return where a scenario's settings stand: beside it, and of a link without any beside the file it leads to."""
+    own = scenario.with_suffix(".toml")
+    return own if os.path.lexists(own) or not scenario.is_symlink() else scenario.resolve().with_suffix(".toml")
 
 
 JUDGING = ("slo", "traffic", "gate", "price")  # the sections of an --slo file

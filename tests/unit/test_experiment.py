@@ -215,3 +215,18 @@ def test_processes_and_shapes_are_those_that_can_be_drawn() -> None:
     for check, known in ((checks["arrivals"], ARRIVALS), (checks["shape"], SHAPES)):
         with pytest.raises(ValueError, match=", ".join(f'"{name}"' for name in known)):
             check("nothing")
+
+
+def test_a_link_to_a_scenario_has_the_settings_of_the_file_it_leads_to(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.py").write_text("")
+    (tmp_path / "there" / "mine.toml").write_text("[plan]\nblocks = 9\n")
+    link = tmp_path / "linked.py"
+    link.symlink_to(tmp_path / "there" / "mine.py")
+    assert load_experiment(link).plan.blocks == 9
+    (tmp_path / "linked.toml").write_text("[plan]\nblocks = 4\n")
+    assert load_experiment(link).plan.blocks == 4  # its own go before
+    (tmp_path / "linked.toml").unlink()
+    (tmp_path / "linked.toml").symlink_to(tmp_path / "gone.toml")
+    with pytest.raises(UsageError, match=r"linked\.toml is not a file"):  # and are not taken as none
+        load_experiment(link)
