@@ -111,7 +111,7 @@ class LLMUser(User):
         self._idle_tasks += 1
         if self._idle_tasks > MAX_IDLE_TASKS:
             raise UsageError(
-                f"The scenario's tasks ended {MAX_IDLE_TASKS} times without a request: do they call self.chat()?"
+                f"The scenario's tasks ended {MAX_IDLE_TASKS} times without sending a request: is self.chat() called?"
             )
 
     @property

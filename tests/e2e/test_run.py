@@ -268,7 +268,9 @@ class Mine(LLMUser):
         pytest.param(
             SCENARIO.format(body="raise KeyboardInterrupt"), ["KeyboardInterrupt", "line 7"], marks=pytest.mark.nightly
         ),
-        pytest.param(SCENARIO.format(body="self.think(1e9)"), ["without sending a request"], marks=pytest.mark.nightly),
+        pytest.param(
+            SCENARIO.format(body="self.think(80_000)"), ["without sending a request"], marks=pytest.mark.nightly
+        ),
         pytest.param(
             SCENARIO.replace("def ask", "async def ask").format(body="pass"), ["`async def`"], marks=pytest.mark.nightly
         ),
