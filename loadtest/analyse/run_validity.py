@@ -25,6 +25,7 @@ LATE_STEPS = 0.02  # share of a simulated server's steps that may be late
 # The chance that two words of a text are the same is the sum of the words' squared frequencies: about 0.01 in English
 # prose, where one word in twenty is "the"; 1/V, some 1/2,000 or less, where words are drawn evenly from V.
 COINCIDENCE = 0.001
+QUOTED = 200  # characters of an error
 FEW_WORDS = 300  # 45 coincident pairs at the limit
 
 
@@ -37,9 +38,10 @@ def _nothing_succeeded(facts: RunFacts) -> Mark | Unknown | None:
         own = facts.of(arm)
         due, sent = sum(m.requests for m in own), sum(m.sent for m in own)
         if sent and not any(m.requests_client for m in own):
-            found.append(f"All {sent} requests to the {arm} server failed: {_mostly(own)}.")
+            found.append(f"All {sent} requests to the {arm} server failed: {_mostly(own)}.{_said(facts, arm)}")
         elif due and due == sum(m.failed for m in own):
-            found.append(f"All {due} requests to the {arm} server that fell due in a window failed: {_mostly(own)}.")
+            found.append(f"All {due} requests to the {arm} server that fell due in a window failed:"
+                         f" {_mostly(own)}.{_said(facts, arm)}")  # fmt: skip
     return Mark(sentence=" ".join(found), invalid=True) if found else None
 
 
@@ -51,6 +53,13 @@ def _mostly(cells: Sequence[Measured]) -> str:
             counts[what] = counts.get(what, 0) + n
     most = max(counts, key=lambda what: counts[what])
     return most if len(counts) == 1 else f"most often {most}"
+
+
+def _said(facts: RunFacts, arm: str) -> str:
+    """Quote the error that an arm's requests met most often: it may hold the server's own words."""
+    error = facts.requests.errors.get(arm, "") if facts.requests else ""
+    text = "".join(c for c in error if c.isprintable())
+    return f' The error met most often: "{text if len(text) <= QUOTED else text[:QUOTED] + "…"}".' if text else ""
 
 
 def _contradictory(facts: RunFacts) -> Mark | Unknown | None:
@@ -100,7 +109,9 @@ def _nothing_valid(facts: RunFacts) -> Mark | None:
         own = facts.of(arm)
         sent, failed = sum(m.sent for m in own), sum(sum(m.failures.values()) for m in own)
         if failed and not isinstance(_nothing_succeeded(facts), Mark):
-            failing.append(f" {failed} of {sent} requests to the {arm} server failed: {_mostly(own)}.")
+            failing.append(
+                f" {failed} of {sent} requests to the {arm} server failed: {_mostly(own)}.{_said(facts, arm)}"
+            )
     return Mark(sentence=f"No valid cell of {' and '.join(empty)}.{''.join(failing)}", invalid=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,7 @@ class Requests:
     words: Mapping[str, tuple[str, ...]]
     chunks: Chunks
     bounds: Mapping[int, tuple[int, int]]  # cell → first row and the row after its last
+    errors: Mapping[str, str] = field(default_factory=dict)  # arm → the error that its requests met most often
 
     def cell(self, record: CellRecord) -> CellRows:
         """Return the requests of one cell."""
@@ -143,7 +144,17 @@ def derive(table: pa.Table, cells: Sequence[CellRecord], reading_pace: float = 1
     stops = np.r_[starts[1:], len(number)]
     bounds = {int(number[a]): (int(a), int(b)) for a, b in zip(starts, stops, strict=True)} if len(number) else {}
     columns, words = _arrays(frame)
-    return Requests(frame=frame, columns=columns, words=words, chunks=chunks, bounds=bounds)
+    return Requests(frame=frame, columns=columns, words=words, chunks=chunks, bounds=bounds,
+                    errors=_common_errors(table))  # fmt: skip
+
+
+def _common_errors(table: pa.Table) -> dict[str, str]:
+    """Return each arm's error that was met most often, the first in the alphabet of those met equally often."""
+    failed = table.select(["arm", "error"]).filter(pc.not_equal(table.column("error"), ""))
+    texts = [failed.column(name).cast(pa.string()) for name in ("arm", "error")]
+    counts = pa.table(texts, names=["arm", "error"]).group_by(["arm", "error"]).aggregate([([], "count_all")])
+    rows = sorted(counts.to_pylist(), key=lambda row: (-row["count_all"], row["error"]))
+    return {row["arm"]: row["error"] for row in reversed(rows)}
 
 
 def _arrays(frame: pd.DataFrame) -> tuple[dict[str, NDArray[Any]], dict[str, tuple[str, ...]]]:

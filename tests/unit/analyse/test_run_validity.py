@@ -203,6 +203,15 @@ def test_a_server_that_answers_nothing_is_said_to_fail_and_not_to_lack_speculati
     assert found == [(f"All 3 requests to the speculative server failed: {words}.", True)]
 
 
+def test_what_a_server_says_to_most_failed_requests_is_quoted() -> None:
+    said = ["max_tokens is too large", "no \x1b[31mtokens left\n", "no \x1b[31mtokens left\n"]
+    rows = [
+        replace(row, error=said[row.session]) if row.arm == SPEC else row for row in _answers([("http_error", 400)] * 3)
+    ]
+    ((sentence, _),) = marks(rows=rows, spec={**DRAFTS, "drafts": 0.0})
+    assert sentence.endswith('failed: HTTP 400. The error met most often: "no [31mtokens left".')
+
+
 def test_a_server_that_answers_only_before_the_window_was_not_measured() -> None:
     warm = request(cell=1, arm=SPEC, session=9, due_s=98.5)
     found = marks(rows=[*_answers([("http_error", 500)] * 2), warm], spec={**DRAFTS, "drafts": 0.0})
