@@ -81,7 +81,7 @@ class Why:
     """Decode speed-up at one level: τ_all ÷ step-time ratio, an accounting identity from the servers' counters."""
 
     level: float
-    tau_all_baseline: float | None = None  # tokens per decode step; exactly 1 on a server that does not speculate
+    tau_all_baseline: float | None = None  # tokens per decode step; without speculation 1, but for a cut step
     tau_all: float | None = None
     tau_drafting: float | None = None  # over the steps that had a draft
     step_baseline_s: float | None = None

@@ -55,7 +55,9 @@ def test_an_ngram_pair_end_to_end(loadtest, pair):
     assert run["arms"][1]["speculative"]["method"] == "ngram"
     assert not [row for row in run["comparability"] if row["kind"] == "violation"]
     for why in verdict["why"]:
-        assert why["tau_all_baseline"] == 1.0
+        # A reading at a window's edge may fall between the counters of one step, of 4 requests at most: 2 windows of
+        # some thousand tokens have 4 edges.
+        assert why["tau_all_baseline"] == pytest.approx(1.0, abs=0.01)
         assert why["tau_all"] > 1.0
         assert len(why["survival"]) == 4
 
