@@ -117,10 +117,11 @@ def _throughput(view: View) -> Tile | None:
         return None
     ratio = view.speedup(name, ends[1]).ratio
     pair = [view.mean(arm, ends[1], name).value for arm in (view.candidate or "", view.baseline)]
+    beside = _beside(ratio.value, *pair, form=words.count, unit=" tokens/s", of="means")
     return Tile(
         label=f"Throughput at {words.level(ends[1])}",
         value=words.change(ratio.value),
-        detail=_beside(ratio.value, *pair, form=words.count, unit=" tokens/s", of="means"),
+        detail=", ".join(part for part in (_changes(ratio), beside) if part),
         tone=_tone(ratio),
     )
 
@@ -134,8 +135,7 @@ def _ttft(view: View) -> Tile | None:
     pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
     detail = f"at {words.level(worst.level)}, the worst"
     ratio = worst.ratio
-    if words.known(ratio.low) and words.known(ratio.high):
-        detail = f"[{words.change(ratio.low)}, {words.change(ratio.high)}] {detail}"
+    detail = f"{_changes(ratio)} {detail}".lstrip()
     beside = _beside(ratio.value, *pair, form=words.time, of="pooled")
     detail += f", {beside}" if beside else ""
     broken = [guard.level for guard in guards if guard.finding is Finding.BROKEN]
@@ -145,6 +145,13 @@ def _ttft(view: View) -> Tile | None:
         detail += f"; guard holds: within {rules.absolute_limit(view)}"
     label = f"Time to first token, {words.plain(worst.statistic) or 'tail'}"
     return Tile(label=label, value=words.change(worst.ratio.value), detail=detail, tone="bad" if broken else "")
+
+
+def _changes(ratio: Estimate) -> str:
+    """Return the interval of a ratio as changes; empty where it is open at an end."""
+    if not (words.known(ratio.low) and words.known(ratio.high)):
+        return ""
+    return f"[{words.change(ratio.low)}, {words.change(ratio.high)}]"
 
 
 def _beside(

@@ -102,6 +102,7 @@ def test_key_figures_of_a_comparison():
     assert found["Speed-up by end-to-end time"].value == "1.44× → 0.89×"
     assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
     assert found["Throughput at 64 users"].value == "−11 %"
+    assert found["Throughput at 64 users"].detail.startswith("[−")
     assert found["Time to first token, p95"].value == "+15 %"
 
 
