@@ -14,11 +14,12 @@ def certainty(view: View) -> str:
     cells = view.judgement.cells
     requests = sum(item.requests for item in view.judgement.arm_levels)
     failed = sum(item.failed for item in view.judgement.arm_levels)
-    valid = sum(cell.valid for cell in cells)
+    valid, marked = sum(cell.valid for cell in cells), sum(bool(cell.marks) for cell in cells)
+    flagged = f" ({marked:,} with a quality mark)" if marked else ""
     parts = (
         _many(len(view.levels), "load"),
         f"{_many(len({cell.block for cell in cells}), 'block')} (a visit to every server at a load, close in time)",
-        f"{valid:,} of {_many(len(cells), 'cell')} (one server at one load, once) valid",
+        f"{valid:,} of {_many(len(cells), 'cell')} (one server at one load, once) valid{flagged}",
         _many(requests, "request"),
         f"{failed:,} failed",
     )

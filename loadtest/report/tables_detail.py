@@ -58,7 +58,8 @@ def _without_guards(view: View) -> list[Row]:
     said = [f"{words.levels(held_back)} would pay as well"] if held_back else []
     said += [f"{words.levels(lacking)} would not lack data"] if lacking else []
     if not said:
-        said = [f"nothing: {words.levels(broken)} do not pay anyway" if broken else "nothing: none is proven broken"]
+        unproven = f"the gain itself is not proven at {words.levels(broken)}"
+        said = [f"nothing: {unproven if broken else 'none is proven broken'}"]
     return [("the guards did not count", "; ".join(said))]
 
 

@@ -75,9 +75,6 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         *(Text(line) for line in (sure.cut_answers(view),) if line),
     ]
     parts += _list("next: ", next_steps(view))
-    marked = sum(bool(cell.marks) for cell in judgement.cells)
-    if marked:
-        parts.append(Text(f"{marked} cell{'s carry' if marked > 1 else ' carries'} a quality mark."))
     parts += _list("note: ", judgement.notes)
     if page_path is not None:
         parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))

@@ -245,7 +245,8 @@ def test_next_names_the_requests_that_bound_the_tail_where_it_pays():
 def test_how_sure_explains_its_words_where_they_are_first_used(shown):
     said = sure.certainty(view())
     assert said.startswith("With 95 % confidence the limit lies between 33 and 42 users. 7 loads, 6 blocks (a visit to")
-    assert "83 of 84 cells (one server at one load, once) valid" in said
+    marked = sum(bool(cell.marks) for cell in view().judgement.cells)
+    assert f"83 of 84 cells (one server at one load, once) valid ({marked} with a quality mark), " in said
     text = shown.text("definitions")
     for word in ("arm one server under test", "cell one arm at one level", "block one visit to every arm"):
         assert word in text

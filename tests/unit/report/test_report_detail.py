@@ -54,7 +54,7 @@ def test_another_least_gain_moves_what_is_proven():
     [
         ((), "nothing: none is proven broken"),
         ((4.0, 64.0), "4 users would pay as well"),
-        ((64.0,), "nothing: 64 users do not pay anyway"),
+        ((64.0,), "nothing: the gain itself is not proven at 64 users"),
     ],
 )
 def test_without_guards_those_levels_pay_that_gain_enough(levels, said):
