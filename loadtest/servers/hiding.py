@@ -162,7 +162,7 @@ def clean(log: Path, secrets: Sequence[str], piece: int = PIECE) -> None:
                 written = file.tell()
         finally:
             if changed:
-                file.truncate(max(written, file.tell()))
+                file.truncate(written)  # beyond lies what was not cleaned, if it could not be gone through
 
 
 def _parts(file: FileIO, secrets: Sequence[str], piece: int) -> Iterator[tuple[str, int]]:

@@ -7,6 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from loadtest.servers import hiding
 from loadtest.servers.hiding import carried, clean, without
 
 KEY = "KEYCANARY777"
@@ -70,3 +71,20 @@ def test_bytes_that_are_no_text_stay_in_a_cleaned_log(tmp_path):
     log.write_bytes(b"\xff\xfe s3cret \xc3")
     clean(log, ["s3cret"], 3)
     assert log.read_bytes() == b"\xff\xfe (hidden) \xc3"
+
+
+def test_what_cannot_be_cleaned_to_its_end_keeps_no_secret(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    log.write_text("one s3cret\n" * 9)
+    real = hiding.without
+    calls = iter(range(3))
+
+    def fails_later(secrets, text):
+        if next(calls) == 2:
+            raise OSError(5, "Input/output error")
+        return real(secrets, text)
+
+    monkeypatch.setattr(hiding, "without", fails_later)
+    with pytest.raises(OSError, match="Input/output"):
+        clean(log, ["s3cret"], 30)
+    assert "s3cret" not in log.read_text()
