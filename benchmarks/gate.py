@@ -10,6 +10,7 @@ The capacity's interval must contain the load at which the true curve, on a fine
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import statistics
 import sys
@@ -201,7 +202,7 @@ def main() -> None:
     parser.add_argument("--at-most", type=float, default=1.0, help="fail when a share of wrong outcomes is above this")
     given = parser.parse_args()
     began = time.perf_counter()
-    with ProcessPoolExecutor(given.processes) as pool:
+    with ProcessPoolExecutor(given.processes, initializer=gc.freeze) as pool:  # a tenth less time a seed
         values = truth(given.world, pool, given.blocks)
         capacities, limit = capacity_truth(given.world, pool, given.blocks)
         loads = ", ".join(f"{arm} {load:.1f} users" for arm, load in capacities.items())

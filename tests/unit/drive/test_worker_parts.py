@@ -371,7 +371,8 @@ for _ in range(20):
     line.again()
     line.receive(0.001)
 after = [len(os.listdir("/proc/self/" + of)) for of in ("fd", "task")]
-assert after == before, (before, after)
+# The socket of an attempt to connect comes and goes in ZeroMQ's own time; a leak is one or more for each of the 20.
+assert all(now - then < 10 for now, then in zip(after, before)), (before, after)
 try:
     Line("no host", 9, "x")
 except UsageError as error:
