@@ -249,7 +249,7 @@ def _tried(a: _Analysed) -> Decision:
     """Say whether everything is ready to measure; an invalid cell or a failed request says that it is not."""
     lost = len(a.cells) - len(a.valid)
     failed = sum(row.failed for row in a.rows)
-    wrong = [f"{lost} of {len(a.cells)} cells are invalid"] if lost else []
+    wrong = [f"{lost} of {len(a.cells)} cells {'is' if lost == 1 else 'are'} invalid"] if lost else []
     wrong += [f"{failed} request{'s' if failed > 1 else ''} failed"] if failed else []
     ready = f"Not ready to measure: {' and '.join(wrong)}" if wrong else "Ready to measure: everything worked"
     headline = f"{ready}, at {wording.tested(a.levels)}. A smoke run judges nothing."

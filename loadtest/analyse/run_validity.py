@@ -120,7 +120,8 @@ def _cells_left_out(facts: RunFacts) -> Mark | Unknown | None:
     if not facts.cells:
         return Unknown(missing="cells")
     left_out = len(facts.cells) - len(facts.valid)
-    return Mark(sentence=f"{left_out} of {len(facts.cells)} cells are invalid and left out.") if left_out else None
+    be = "is" if left_out == 1 else "are"
+    return Mark(sentence=f"{left_out} of {len(facts.cells)} cells {be} invalid and left out.") if left_out else None
 
 
 def _random_prompts(facts: RunFacts) -> Mark | Unknown | None:

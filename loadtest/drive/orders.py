@@ -45,7 +45,7 @@ class Orders:
 
     def _on_signal(self) -> None:
         self.switches.cut = bool(self.switches.stop)
-        self.switches.stop = self.switches.stop or "stopped by the user"
+        self.switches.stop = self.switches.stop or "told to end"  # by the user, or by a look that gave the run up
 
     def _on_stdin(self) -> None:
         part = os.read(0, 65536)

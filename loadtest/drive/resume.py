@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.drive.budget import parse_budget
+from loadtest.drive.failure import counted
 from loadtest.drive.folder import rewrite_lines
 from loadtest.drive.header import boot_id, sha256_of
 from loadtest.drive.options import Options
@@ -74,7 +75,9 @@ class Resumed:
             said.append(f"Look {self.course.looks} of {LOOKS} comes after {wanted} blocks: {wanted - had} are to be"
                         " planned. Until then the answer stays that of the look before.")  # fmt: skip
         elif cells:
-            said.append(f"{len(cells)} cells are missing; a pair of which only one half was measured is done again.")
+            are = "is" if len(cells) == 1 else "are"
+            said.append(f"{counted(len(cells), 'cell')} {are} missing;"
+                        " a pair of which only one half was measured is done again.")  # fmt: skip
         return said
 
 

@@ -168,7 +168,7 @@ def test_the_arms_need_not_be_marked(arms: dict[str, Any]) -> None:
 
 def test_an_arm_without_a_valid_cell() -> None:
     assert marks(valid=1)[0] == ("No valid cell of speculative.", True)
-    assert ("1 of 2 cells are invalid and left out.", False) in marks(valid=1)
+    assert ("1 of 2 cells is invalid and left out.", False) in marks(valid=1)
 
 
 def test_one_server_alone_is_not_asked_to_speculate() -> None:
