@@ -94,7 +94,7 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
     from loadtest.report.terminal import print_summary
     from loadtest.run_folder import read_run, read_texts
 
-    header, judgement = read_run(folder), judgement or judge(folder)
+    header, judgement = read_run(folder) | {"folder": folder.resolve().name}, judgement or judge(folder)
     try:
         write_json(folder / "verdict.json", as_json(judgement))
     except OSError as error:

@@ -11,9 +11,12 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import Acceptance
 from loadtest.analyse.results import Judgement
 from loadtest.report import header, words
-from loadtest.report.figures import GREEN, PURPLE, Chart, canvas, error_bars, label, level_colours, thinned
+from loadtest.report.figures import GREEN, PURPLE, Chart, absent, canvas, error_bars, label, level_colours, thinned
 
 BY_RATIO = "acceptance ratio"
+
+
+CATEGORIES = 40  # drawn
 
 
 def _found(judgement: Judgement) -> Acceptance | None:
@@ -38,7 +41,7 @@ def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if last is not first:
         title += f", {words.share(last.survival.value)} at slot {last.slot};"
         title += f" {words.share(last.conditional.value)} of those that reach slot {last.slot}"
-    figure = canvas(title, x_title="draft slot, tokens", y_title="per-position acceptance rate, %")
+    figure = canvas(title, x_title="draft slot, tokens", y_title="per-position rate, %")
     figure.update_xaxes(tickvals=[slot.slot for slot in shown], range=[shown[0].slot - 0.3, shown[-1].slot + 0.3])
     figure.update_yaxes(range=[0, 104])
     lines = (("of all drafts (survival)", "survival", GREEN, "circle", "solid"),
@@ -67,7 +70,8 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     groups = [group for group in found.categories if words.known(group.value.value)] if found else []
     if found is None or len(groups) < 2:
         return None
-    groups = sorted(groups, key=lambda group: group.value.value or 0.0)[-40:]
+    groups = sorted(groups, key=lambda group: group.value.value or 0.0)
+    groups, every = groups[-CATEGORIES:], len(groups)
     form, factor, axis = _form(found.of_requests)
     low, high = groups[0], groups[-1]
     title = (
@@ -85,7 +89,8 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="categories", part="acceptance", figure=figure,
         alt=f"Acceptance by category of prompt, with 95 % intervals over sessions. {title}.",
-        note=_of_requests(found), columns=("category", f"{found.of_requests}, 95 %", "requests"),
+        note=_of_requests(found) + (f" Drawn: the {CATEGORIES} highest of {every}." if every > CATEGORIES else ""),
+        columns=("category", f"{found.of_requests}, 95 %", "requests"),
         rows=tuple((words.plain(g.name, 80), words.interval(g.value, form), words.count(g.count))
                    for g in reversed(groups)),
     )  # fmt: skip
@@ -188,7 +193,8 @@ def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart 
     return Chart(
         key="acceptance-time", part="acceptance", figure=figure,
         alt=f"Scatter of acceptance by cell over the time of the run. {title}.",
-        note=" ".join(_trends(found)) or "A slope would be drift of the server; a difference by load should not be.",
+        note=(" ".join(_trends(found)) or "A slope would be drift of the server; a difference by load should not be.")
+        + absent(judgement.levels, {"drafts": levels}),
         columns=("middle of the window after", "load", "block", "acceptance ratio"),
         rows=tuple((words.minutes(m.t_s), words.level(m.level), str(m.block + 1), words.share(m.value)) for m in shown),
     )  # fmt: skip

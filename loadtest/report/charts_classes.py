@@ -84,11 +84,15 @@ def classes(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="classes", part="classes", figure=figure, tall=len(names) > 6,
         alt=f"Speed-up by class of requests, with 95 % intervals over blocks. {title}.",
         note="An interval that runs out of the picture, or is missing, comes from few requests. Classes are looked at,"
-        f" not judged: an objective may name one.{where}",
+        f" not judged: an objective may name one.{where}{_classes_left(len(weight))}",
         columns=("load", "class", "requests, baseline", "requests, candidate", "E2E baseline", "E2E candidate",
                  "speed-up, E2E", "speed-up, TTFT", "speed-up, TPOT"),
         rows=tuple(_row(one) for one in found if one.requests_baseline or one.requests_candidate),
     )  # fmt: skip
+
+
+def _classes_left(number: int) -> str:
+    return f" Drawn: the {MOST} largest of {number} classes; the others stand in the table." if number > MOST else ""
 
 
 def _row(one: ClassLevel) -> tuple[str, ...]:
@@ -143,7 +147,8 @@ def day(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )  # fmt: skip
     figure.update_xaxes(type="category")
     figure.update_yaxes(rangemode="tozero")
-    right = {"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"}, "gridcolor": GRID,
+    right = {"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"}, "nticks": 6,
+             "tickformat": ".3~g", "gridcolor": GRID,
              "showgrid": False, "fixedrange": True, "automargin": True}  # fmt: skip
     figure.update_layout(yaxis2=right)
     figure.add_shape(type="line", xref="paper", x0=0, x1=1, yref="y2", y0=1, y1=1, line={"color": INK, "width": 1.2})

@@ -10,8 +10,10 @@ from loadtest import loads
 from loadtest.analyse.findings import Law, Line, LineCrossing
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.figures import Chart, arm_style, canvas, label, listed, unit_of_times
+from loadtest.report.figures import Chart, absent, arm_style, canvas, label, listed, unit_of_times
 from loadtest.report.view import View
+
+SIDES = ("top center", "bottom center")  # of a point, for its load: arms that meet keep theirs apart
 
 
 def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -37,7 +39,8 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         style = arm_style(judgement.arms, arm)
         figure.add_scatter(
             x=[rate for _, rate, _ in points], y=[time * factor for _, _, time in points], mode="lines+markers+text",
-            text=[f"{x:g}" for x, _, _ in points], textposition="top center", textfont={"size": 11},
+            text=[f"{x:g}" for x, _, _ in points], textfont={"size": 11},
+            textposition=SIDES[judgement.arms.index(arm) % len(SIDES)],
             name=label(arm), line={"color": style.colour, "width": 2.5},
             marker={"symbol": style.shape, "size": 8}, hoverinfo="text",
             hovertext=[f"{label(arm)}, {words.level(x)}: {words.time(t)} at {words.whole(r)} tokens/s"
@@ -47,7 +50,7 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="tradeoff", part="latency", figure=figure,
         alt=f"Line chart of mean end-to-end time against output tokens per second for {listed(list(curves))}. {title}.",
         note=f"Numbers at the points are {loads.unit()}. Lower and further right is better; a curve that turns back"
-        " carries less as load grows.",
+        f" carries less as load grows.{absent(view.levels, {arm: [x for x, _, _ in p] for arm, p in curves.items()})}",
         columns=("load", "arm", "output tokens/s", "mean E2E"),
         rows=tuple((words.level(x), words.plain(arm), words.whole(rate), words.time(time))
                    for arm, points in curves.items() for x, rate, time in points),

@@ -11,7 +11,7 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import FirstToken, FirstTokenChange
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.figures import AMBER, GREEN, INK, PURPLE, SKY, Chart, canvas, label, unit_of_times
+from loadtest.report.figures import AMBER, GREEN, INK, PURPLE, SKY, Chart, absent, canvas, label, unit_of_times
 from loadtest.report.view import View
 
 # Field → name, colour, hatch: the hatch tells them apart in print.
@@ -51,7 +51,8 @@ def first_token(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="first-token", part="latency", figure=figure,
         alt=f"Stacked bars: the parts of the mean time to first token of each server at each load. {title}",
         note="From the server's own counters, beside the client's clock. The counters of a window's edge belong to"
-        " other requests, so that a small part may come out below 0.",
+        " other requests, so that a small part may come out below 0."
+        + absent(view.levels, {arm: [one.level for one in rows if one.arm == arm] for arm in judgement.arms}),
         columns=("load", "arm", "TTFT mean", *(word for word, _, _ in TERMS.values()), "prefix cache hits", "KV use",
                  "preemptions"),
         rows=tuple(_row(one) for one in rows),

@@ -10,7 +10,18 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
 from loadtest.loads import USERS
 from loadtest.report import vocabulary, words
-from loadtest.report.figures import Chart, Points, arm_style, canvas, listed, load_axis, load_title, series, time_axis
+from loadtest.report.figures import (
+    Chart,
+    Points,
+    absent,
+    arm_style,
+    canvas,
+    listed,
+    load_axis,
+    load_title,
+    series,
+    time_axis,
+)
 from loadtest.report.view import View
 
 
@@ -29,7 +40,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
-        note=_carried(view),
+        note=_carried(view) + absent(view.levels, curves),
         columns=("load", *curves), rows=rows_of(view, curves, words.count),
     )  # fmt: skip
 
@@ -96,8 +107,28 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     return Chart(
         key=name.replace("_", "-"), part=part, figure=figure,
         alt=f"Line chart of {metric.label} over load, {depth} and median, for {listed(list(deep))}. {title}.",
-        note=note, columns=("load", *both), rows=rows_of(view, both, words.time),
+        note=note + _unbounded(view, name, depth) + absent(view.levels, middle or deep),
+        columns=("load", *both), rows=rows_of(view, both, words.time),
     )  # fmt: skip
+
+
+def _unbounded(view: View, name: str, depth: str) -> str:
+    """Say where a percentile is not drawn though the median is: too few requests bound it, or too many failed."""
+    few: dict[str, list[float]] = {}
+    failed: dict[str, list[float]] = {}
+    for arm in view.judgement.arms:
+        for level in view.levels:
+            if not words.known(view.tail(arm, level, name, "p50").value):
+                continue
+            found = view.tail(arm, level, name, depth).value
+            if not words.known(found):
+                few.setdefault(arm, []).append(level)
+            elif found == math.inf:
+                failed.setdefault(arm, []).append(level)
+    said = [f"{', '.join(f'{words.plain(arm)} at {words.levels(own)}' for arm, own in lacking.items())}: {why}."
+            for lacking, why in ((few, "too few requests to bound it"), (failed, "so many requests failed"))
+            if lacking]  # fmt: skip
+    return "".join(f" No {depth} of {one}" for one in said)
 
 
 def curves_of(view: View, read: Callable[[str, float], Estimate]) -> dict[str, Points]:

@@ -14,6 +14,7 @@ from loadtest.report.charts_latency import curves_of, pair_title, rows_of, tails
 from loadtest.report.figures import (
     VERMILLION,
     Chart,
+    absent,
     arm_style,
     canvas,
     level_line,
@@ -35,7 +36,7 @@ def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         f"At {words.level(last.level)} the middle half of the same requests runs at {words.ratio(last.p25)} to"
         f" {words.ratio(last.p75)}, one in twenty below {words.ratio(last.p5)}"
     )
-    figure = canvas(title, x_title=f"load, {loads.unit()}", y_title="E2E, baseline ÷ candidate, ratio")
+    figure = canvas(title, x_title=f"load, {loads.unit()}", y_title="speed-up by E2E, ratio")
     places = [f"{spread.level:g}" for spread in spreads]
     figure.add_trace(
         go.Box(
@@ -54,7 +55,8 @@ def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="pairs", part="load", figure=figure,
         alt=f"Boxes of the speed-up of paired requests by load; whiskers at 5 and 95 %. {title}.",
-        note="A mean gain can hide requests that lose. Descriptive: requests of one cell share batches and queues.",
+        note="Baseline ÷ candidate of one request each. A mean gain can hide requests that lose. Descriptive: requests"
+        f" of one cell share batches and queues.{absent(judgement.levels, {'pair': [s.level for s in spreads]})}",
         columns=("load", "pairs", "p5", "p25", "median", "p75", "p95", "slower by over 10 %"), rows=rows,
     )  # fmt: skip
 
@@ -80,6 +82,7 @@ def tokens_per_chunk(run: Mapping[str, Any], judgement: Judgement) -> Chart | No
     return Chart(
         key="tokens-per-chunk", part="tokens", figure=figure,
         alt=f"Line chart of tokens per chunk over load for {listed(list(found))}. {title}.",
-        note="Above 1 without speculation too where a busy server merges chunks: chunks are never tokens.",
+        note="Above 1 without speculation too where a busy server merges chunks: chunks are never tokens."
+        + absent(view.levels, found),
         columns=("load", *found), rows=rows_of(view, found, words.count),
     )  # fmt: skip

@@ -16,6 +16,7 @@ TRACKS: tuple[tuple[str, Callable[[Instant], float | None], float], ...] = (
     ("waiting, requests", lambda one: one.waiting, 1.0),
     ("KV use, %", lambda one: one.kv_use, 100.0),
 )
+HEAD = 0.075  # of the height, above each track, for its name
 MARKS = 120  # cells that are shaded, and that have a triangle
 
 
@@ -33,7 +34,11 @@ def over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     height = 1 / len(tracks)
     for place, (name, curves) in enumerate(tracks):
         suffix, top = "" if place == 0 else str(place + 1), 1 - place * height
-        own = {"domain": [max(0.0, top - height + 0.06), top], "title": {"text": name, "font": {"size": 11}},
+        head = top - HEAD
+        # Names stand above their tracks: set upright beside them, each is longer than its track is high.
+        figure.add_annotation(xref="paper", x=0, yref="paper", y=head, text=name, showarrow=False, xanchor="left",
+                              yanchor="bottom", font={"size": 12})  # fmt: skip
+        own = {"domain": [max(0.0, top - height), head],
                "rangemode": "tozero", "gridcolor": GRID, "automargin": True, "fixedrange": True,
                "nticks": 4}  # fmt: skip
         figure.update_layout({f"yaxis{suffix}": own})
@@ -67,7 +72,7 @@ def _tracks(judgement: Judgement, instants: Sequence[Instant]) -> list[tuple[str
     acceptance = judgement.findings.acceptance if judgement.findings else None
     moments = thinned(acceptance.over_time, 200) if acceptance else ()
     if moments and len(judgement.arms) == 2:
-        found.append(("accepted, %", {judgement.arms[1]: _by_block(moments)}))
+        found.append(("acceptance ratio, %", {judgement.arms[1]: _by_block(moments)}))
     return found
 
 

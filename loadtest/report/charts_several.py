@@ -7,7 +7,7 @@ from typing import Any
 
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.report import vocabulary, words
-from loadtest.report.figures import Chart, arm_style, canvas, level_line, load_axis, load_title, series
+from loadtest.report.figures import Chart, absent, arm_style, canvas, level_line, load_axis, load_title, series
 from loadtest.report.view import View
 
 
@@ -25,7 +25,7 @@ def speedups(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     title = _title(view)
     figure = canvas(title, x_title=load_title(), y_title=f"speed-up by {metric.short}, ratio")
     load_axis(figure, view.levels)
-    level_line(figure, 1.0, "no change", dash="solid", side="top")
+    level_line(figure, 1.0, "no change", dash="solid")
     if view.threshold != 1:
         level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}")
     for name, points in curves.items():
@@ -38,7 +38,8 @@ def speedups(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="speedups", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {metric.label} over load, one line for each candidate. {title}.",
         note="Above 1 a candidate is faster than the baseline. The bars are intervals that hold for all candidates"
-        " together; whether two candidates differ is said by the table of pairs, which knows what they share.",
+        " together; whether two candidates differ is said by the table of pairs, which knows what they share."
+        + absent(view.levels, curves),
         columns=("load", *curves), rows=rows,
     )  # fmt: skip
 

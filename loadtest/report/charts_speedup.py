@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Judgement
 from loadtest.report import vocabulary, words
 from loadtest.report.figures import (
@@ -21,6 +21,7 @@ from loadtest.report.figures import (
     Chart,
     Points,
     Style,
+    absent,
     band,
     canvas,
     level_line,
@@ -50,15 +51,12 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     load_axis(figure, view.levels)
     _in_flight_axis(figure, view)
     _shade_limit(figure, view)
-    end = "left" if _off(points[0]) > _off(points[-1]) else "right"  # the words stand where the curve is farther away
-    level_line(figure, 1.0, "no change", dash="solid", end=end, side="top")
+    level_line(figure, 1.0, "no change", dash="solid")
     if view.threshold != 1:
-        level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}", end=end)
+        level_line(figure, view.threshold, f"least gain {words.share(view.threshold - 1)}")
     band(figure, VERMILLION, points)
     _blocks(figure, view, name)
-    series(
-        figure, Style(name="speed-up, mean and 95 % interval", colour=VERMILLION, shape="diamond"), points, words.ratio
-    )
+    series(figure, Style(name="mean, 95 % interval", colour=VERMILLION, shape="diamond"), points, words.ratio)
     rows = [
         (words.level(level), words.interval(ratio, words.ratio), view.verdict(level),
          worse_words(view, level) or words.MISSING, _few(view.speedup(name, level).blocks))
@@ -67,7 +65,8 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="speedup", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
-        note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time.",
+        note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time."
+        f"{_limit_note(view)}{absent(view.levels, {'pair of valid cells': points})}",
         columns=("load", "speed-up, 95 % interval", "verdict", "tails proven worse", "blocks"), rows=tuple(rows),
     )  # fmt: skip
 
@@ -100,10 +99,6 @@ def _few(blocks: tuple[float, ...], most: int = 24) -> str:
     return ", ".join(words.ratio(block) for block in blocks[:most]) + more or words.MISSING
 
 
-def _off(point: tuple[float, Estimate]) -> float:
-    return abs((point[1].value or 1.0) - 1.0)
-
-
 def _speedup_title(view: View, points: Points) -> str:
     (first, low), (last, high) = points[0], points[-1]
     said = f"Speculation is {words.ratio(low.value)} as fast at {words.level(first)}"
@@ -126,7 +121,7 @@ def _shade_limit(figure: Any, view: View) -> None:
             for bound, edge in zip((found.at.low, found.at.high), edges, strict=True)
         )
         if word == "limit":
-            shade(figure, low, high, "limit, 95 %")
+            shade(figure, low, high)
         figure.add_scatter(
             x=[found.at.value], y=[found.threshold], mode="markers",
             name=f"{word} {words.load_interval(found.at)}",
@@ -136,6 +131,11 @@ def _shade_limit(figure: Any, view: View) -> None:
             error_x={"type": "data", "symmetric": False, "array": [max(0.0, high - found.at.value)],
                      "arrayminus": [max(0.0, found.at.value - low)], "color": INK, "thickness": 1.5},
         )  # fmt: skip
+
+
+def _limit_note(view: View) -> str:
+    limit = view.judgement.decision.limit
+    return " Grey: the limit's 95 % interval." if limit is not None and words.known(limit.at.value) else ""
 
 
 def _blocks(figure: Any, view: View, name: str) -> None:
@@ -161,10 +161,11 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     load_axis(figure, view.levels)
     level_line(figure, 1.0, "no change", dash="solid")
     colours, shapes = (VERMILLION, GREEN, PURPLE, AMBER, SKY, BLUE), ("diamond", "circle", "square", "triangle-up", "x")
-    for place, name in enumerate(names[:6]):
+    drawn = {name: _of(view, name) for name in names[:6]}
+    for place, (name, points) in enumerate(drawn.items()):
         style = Style(name=vocabulary.metric(name).short, colour=colours[place], shape=shapes[place % len(shapes)],
                       shift=place - len(names) // 2)  # fmt: skip
-        series(figure, style, [(level, view.speedup(name, level).ratio) for level in view.levels], words.ratio)
+        series(figure, style, points, words.ratio)
     rows = [
         (words.level(level), *(words.interval(view.speedup(name, level).ratio, words.ratio) for name in names))
         for level in view.levels
@@ -172,9 +173,14 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="metrics", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {len(names)} metrics over load. {title}.",
-        note="Each metric is turned so that above 1 is better with speculation. They answer different questions.",
+        note="Each metric is turned so that above 1 is better with speculation. They answer different questions."
+        + absent(view.levels, {vocabulary.metric(name).short: points for name, points in drawn.items()}),
         columns=("load", *(vocabulary.metric(name).short for name in names)), rows=tuple(rows),
     )  # fmt: skip
+
+
+def _of(view: View, name: str) -> Points:
+    return [(level, view.speedup(name, level).ratio) for level in view.levels]
 
 
 def _proven(view: View, names: list[str], level: float) -> str:

@@ -17,6 +17,7 @@ from loadtest.report.figures import (
     SKY,
     Chart,
     Style,
+    absent,
     arm_style,
     canvas,
     label,
@@ -58,7 +59,8 @@ def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="steps", part="why", figure=figure,
         alt=f"Two lines over load: tokens per step, and ratio of step times. {title}.",
         note="Decoding is faster while τ, what a step brings, is above the ratio of step times, what it costs. The"
-        f" lines have no intervals{_proven(view)}.",
+        f" lines have no intervals{_proven(view)}."
+        + absent(view.levels, {"tokens per step": tau, "ratio of step times": cost}),
         columns=("load", "tokens per step τ", "step time ratio", "decode speed-up", "τ needed"), rows=rows,
     )  # fmt: skip
 
@@ -95,7 +97,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     width = max(len(why.survival) for why in entries)
     title = _survival_title([(why.level, why.survival) for why in entries])
-    figure = canvas(title, x_title="draft slot j, tokens", y_title="per-position acceptance rate, %")
+    figure = canvas(title, x_title="draft slot j, tokens", y_title="per-position rate, %")
     figure.update_xaxes(tickvals=list(range(1, width + 1)), range=[0.7, width + 0.3])
     figure.update_yaxes(range=[0, 102])
     picked = entries if len(entries) <= 4 else [entries[round(i * (len(entries) - 1) / 3)] for i in range(4)]
@@ -119,9 +121,18 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )
     return Chart(
         key="survival", part="acceptance", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
-        note="Acceptance belongs to model and text, not to load. A mean hides late slots that never pay.",
+        note="Acceptance belongs to model and text, not to load. A mean hides late slots that never pay."
+        + _not_drawn([why.level for why in entries if why not in picked])
+        + absent(view.levels, {"drafts": [why.level for why in entries]}),
         columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,
     )  # fmt: skip
+
+
+def _not_drawn(levels: list[float]) -> str:
+    """Say which loads have figures and no line."""
+    if not levels:
+        return ""
+    return f" Four loads are drawn, so that lines can be told apart; the table below holds {words.levels(levels)} too."
 
 
 def _survival_title(entries: list[tuple[float, tuple[float, ...]]]) -> str:

@@ -17,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from loadtest.report import tables, words
+from loadtest.report import again, tables, words
 from loadtest.report.figures import Chart
 
 HERE = Path(__file__).parent
@@ -137,6 +137,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = _unbroken
+    environment.filters["lines"] = again.lines
     return environment
 
 
@@ -146,4 +147,6 @@ def _unbroken(text: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    return value if isinstance(value, Markup) else words.plain(value)
+    if isinstance(value, Markup):
+        return value
+    return "\n".join(map(words.plain, value.split("\n"))) if isinstance(value, again.Lines) else words.plain(value)

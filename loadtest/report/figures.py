@@ -8,7 +8,7 @@ form of colour blindness; shape and dash say the same once more for print.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -105,6 +105,21 @@ def label_wrapped(text: str, width: int = 90) -> str:
     return "<br>".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines)
 
 
+def absent(levels: Sequence[float], drawn: Mapping[str, Sequence[float] | Points]) -> str:
+    """Say, as a sentence to put behind a note, which tested loads have no point, and of what; empty where all have."""
+    lacking: dict[tuple[float, ...], list[str]] = {}
+    for name, points in drawn.items():
+        have = {point[0] if isinstance(point, tuple) else point for point in points if _stands(point)}
+        if missing := tuple(sorted(set(levels) - have)):
+            lacking.setdefault(missing, []).append(words.plain(name, 80))
+    said = (f"No {', '.join(names)} at {words.levels(missing)}" for missing, names in lacking.items())
+    return "".join(f" {one}: not measured, or in invalid cells alone." for one in said)
+
+
+def _stands(point: float | tuple[float, Estimate]) -> bool:
+    return not isinstance(point, tuple) or words.known(point[1].value)
+
+
 def load_axis(figure: go.Figure, levels: Sequence[float]) -> None:
     """Make the x axis the load: equal steps for equal factors, and a tick at each tested level."""
     low, high = math.log10(min(levels)), math.log10(max(levels))
@@ -118,11 +133,14 @@ def load_axis(figure: go.Figure, levels: Sequence[float]) -> None:
 
 
 def time_axis(figure: go.Figure, seconds: Sequence[float | None], name: str) -> float:
-    """Make the y axis a time from 0, logarithmic where values span a factor above 6; return its unit's factor."""
-    values = [value for value in seconds if value is not None and math.isfinite(value) and value > 0]
+    """Make the y axis a time from 0, logarithmic where values span a factor above 6; return its unit's factor.
+
+    A time of 0, such as half of the gaps between tokens that come together, has no place on a logarithmic axis.
+    """
+    values = [value for value in seconds if value is not None and math.isfinite(value)]
     top, bottom = max(values, default=1.0), min(values, default=1.0)
     factor, unit = unit_of_times([top])
-    if top / bottom > 6:
+    if 0 < bottom < top / 6:
         low, high = bottom * factor * 0.8, top * factor * 1.25
         ticks = _ticks(low, high)
         title, texts = f"{name}, {unit}, log scale", [f"{tick:,g}" for tick in ticks]
@@ -228,20 +246,15 @@ def band(figure: go.Figure, colour: str, points: Sequence[tuple[float, Estimate]
     )  # fmt: skip
 
 
-def level_line(
-    figure: go.Figure, y: float, text: str, *, dash: str = "dot", end: str = "right", side: str = "bottom"
-) -> None:
-    """Draw a horizontal line across the plot with a word at one end, which rests on it or (`top`) hangs below it."""
-    line = {"color": INK, "width": 1.2, "dash": dash}
-    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=y, y1=y, layer="below", line=line)
-    figure.add_annotation(xref="paper", x=1 if end == "right" else 0, y=y, text=text, showarrow=False, xanchor=end,
-                          yanchor=side, font={"size": 11})  # fmt: skip
+def level_line(figure: go.Figure, y: float, name: str, *, dash: str = "dot") -> None:
+    """Draw a horizontal line across the plot; its name stands in the legend, where it covers no figure."""
+    figure.add_shape(
+        type="line", xref="paper", x0=0, x1=1, y0=y, y1=y, layer="below", showlegend=bool(name), name=name,
+        legendrank=2000, line={"color": INK, "width": 1.2, "dash": dash},
+    )  # fmt: skip
 
 
-def shade(figure: go.Figure, low: float, high: float, text: str) -> None:
-    """Shade a range of loads over the whole height, with a word at its head."""
-    # Plotly takes data values for shapes on a logarithmic axis, and logarithms for annotations.
+def shade(figure: go.Figure, low: float, high: float) -> None:
+    """Shade a range of loads over the whole height."""
     figure.add_shape(type="rect", x0=low, x1=high, yref="paper", y0=0, y1=1, fillcolor=SHADE, line={"width": 0},
                      layer="below")  # fmt: skip
-    figure.add_annotation(x=math.log10(math.sqrt(low * high)), yref="paper", y=1, yanchor="top", text=text,
-                          showarrow=False, font={"size": 11})  # fmt: skip

@@ -118,12 +118,14 @@ def arm_tables(view: View) -> tuple[tuple[str, Mapping[str, Any]], ...]:
 
 def servers(view: View) -> tuple[tuple[str, str], ...]:
     """Return each arm's name with its server: model, method, draft tokens and URL, as far as the header says."""
-    found = []
+    found, shared = [], _shared(view)
     for name, table in arm_tables(view):
         k = table.get("num_speculative_tokens")
         drafts = f"k = {k}" if isinstance(k, int) and not isinstance(k, bool) else None
         parts = [table.get("model"), table.get("method"), drafts, table.get("url")]
-        found.append((name, ", ".join(words.plain(part, 200) for part in parts if part)))
+        said = ", ".join(words.plain(part, 200) for part in parts if part)
+        in_its_turn = any(name in names for names in shared.values())
+        found.append((name, f"{said} (alone there in its turn)" if in_its_turn else said))
     return tuple(found)
 
 
@@ -137,11 +139,29 @@ def conditions(view: View) -> tuple[tuple[str, str], ...]:
     experiment = section(view.run, "experiment")
     load, generation = section(experiment, "load"), section(experiment, "generation")
     found = [
-        ("server", _version(view)), ("hardware", _hardware(view)),
+        ("server", _version(view)), ("hardware", _hardware(view)), ("start", in_turn(view)),
         ("generation", ", ".join(_named(generation, key, word) for key, word in GENERATION if _given(generation, key))),
         ("load", _load(load, section(view.run, "habits"))), ("windows", _windows(view)),
     ]  # fmt: skip
     return tuple((name, value) for name, value in found if value)
+
+
+def in_turn(view: View) -> str:
+    """Say that servers which the run started shared an address, each alone there; empty where none did."""
+    shared, number = _shared(view), starts(view.run)
+    said = "; ".join(f"{', '.join(names[:-1])} and {names[-1]} at {url}" for url, names in shared.items())
+    times = f"{number} starts" if number != 1 else "1 start"
+    return f"one at a time, never two at once: {said} ({times} of each)" if shared else ""
+
+
+def _shared(view: View) -> dict[str, list[str]]:
+    """Return the addresses at which the run started more than one server, with their arms."""
+    started = section(view.run, "servers_file", "contents", "arms")
+    found: dict[str, list[str]] = {}
+    for name, table in arm_tables(view):
+        if section(started, name).get("start") and table.get("url"):
+            found.setdefault(words.plain(table["url"], 200), []).append(name)
+    return {url: names for url, names in found.items() if len(names) > 1}
 
 
 GENERATION = (("temperature", "temperature"), ("top_p", "top-p"), ("top_k", "top-k"), ("max_tokens", "max tokens"))

@@ -11,7 +11,7 @@ from loadtest.analyse.results import Judgement
 from loadtest.report import gate as gate_report
 from loadtest.report import header, sure, tables, vocabulary, words
 from loadtest.report.charts_classes import by_class
-from loadtest.report.next_steps import next_steps
+from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.view import View
 from loadtest.report.why_words import why_sentences
 from loadtest.report.writing import write_whole
@@ -45,7 +45,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     parts += [quiet(text) for text in known if text]
     if decision.reasons:
         parts.append("\n".join(f"- {quiet(reason)}" for reason in decision.reasons))
-    steps = [f"- {quiet(step)}" for step in next_steps(view)]
+    steps = [f"- {_step(step)}" for step in next_steps(view)]
     parts += ["\n".join(["**Next:**", "", *steps])] if steps else []
     parts += _levels(view)
     parts += [quiet(text) for text in (sure.certainty(view), sure.cut_answers(view)) if text]
@@ -62,6 +62,14 @@ def _candidates(view: View) -> list[str]:
     """Return a line for each of several candidates: what it says against the baseline."""
     lines = [f"- **{quiet(name)}:** {quiet(own.judgement.decision.headline)}" for name, own in view.pairs.items()]
     return ["\n".join(lines)] if lines else []
+
+
+def _step(step: Step) -> str:
+    """Return a step with its command as code, which a backtick within it would end."""
+    if "`" in step.command:
+        return quiet(str(step))
+    command = words.plain(step.command)
+    return f"{quiet(step.text.rstrip('.'))}: `{command}`" if command else quiet(step.text)
 
 
 def _fitting(text: str) -> str:

@@ -2,65 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from loadtest import loads
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Finding
-from loadtest.report import header, vocabulary, words
+from loadtest.report import again, header, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.tables_detail import GAINS
-from loadtest.report.view import View
+from loadtest.report.view import View, section
 
 MOST = 5
 RARE = 0.05  # of drafts; a slot accepted more seldom is hardly worth its place
-MORE_BLOCKS = "loadtest run --resume RUN --budget +TIME"
+LOOKS = 3  # at most: a run that was judged is gone on with to its next look, as many blocks later as were planned
 
 
-def next_steps(view: View) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to do, and the command that does it where one does."""
+
+    text: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text.rstrip('.')}: {self.command}" if self.command else self.text
+
+
+def next_steps(view: View) -> tuple[Step, ...]:
     """Return what to do next, the most telling first, MOST at most."""
     answer = view.judgement.decision.answer
     if answer is Answer.INVALID:
-        return ("Mend what makes this run invalid and measure again: none of its figures can decide.",)
+        return (Step(text="Mend what makes this run invalid and measure again: none of its figures can decide."),)
     own = _of_measured(view) if answer is Answer.MEASURED else _of_pairs(view) if view.pairs else of_answer(view)
     return (*of_run(view), *own)[:MOST]
 
 
-def _of_pairs(view: View) -> Iterator[str]:
+def _of_pairs(view: View) -> Iterator[Step]:
     """Yield the most telling step of each of several candidates; the rest stands in their sections."""
     for name, own in view.pairs.items():
-        step = next(of_answer(own), "")
-        if step:
-            yield f"{words.plain(name, 80)}: {step[:1].lower()}{step[1:]}"
+        step = next(of_answer(own), None)
+        if step is not None:
+            yield replace(step, text=f"{words.plain(name, 80)}: {step.text[:1].lower()}{step.text[1:]}")
 
 
-def of_run(view: View) -> Iterator[str]:
+def of_run(view: View) -> Iterator[Step]:
     """Yield what the run as a whole lacks, whatever it says of a pair."""
     if header.interrupted(view.run):
-        yield "Measure the cells that are missing: loadtest run --resume RUN."
+        yield Step(text="Measure the cells that are missing.", command=again.resumed(view.run))
     judged = view.compared and view.judgement.decision.answer is not Answer.MEASURED
     if header.simulated(view.run):
-        servers = "--baseline URL --speculative URL" if view.compared else "--server URL"
-        yield f"Measure your own servers: loadtest run {_scenario(view.run)} {servers}. These figures are a model's."
+        yield Step(
+            text="Measure your own servers, at their addresses. These figures are a model's.",
+            command=again.own_servers(view.run, compared=view.compared),
+        )
     elif judged and header.starts(view.run) <= 1:
-        yield (
-            "Start each server several times (--servers FILE with start commands): how a server differs from start to"
-            " start is not in these intervals."
+        yield Step(
+            text="Start each server several times (--servers with a file that holds start commands): how a server"
+            " differs from start to start is not in these intervals."
         )
 
 
-def of_answer(view: View) -> Iterator[str]:
+def of_answer(view: View) -> Iterator[Step]:
     """Yield what would settle or change the answer of one comparison."""
     decision = view.judgement.decision
     yield from _guards_without_data(view)
     if decision.would_settle:
-        how = f" ({_block(view)}{MORE_BLOCKS})" if "block" in decision.would_settle else ""
-        yield f"{decision.would_settle.rstrip('.')}{how}."
+        yield _more_blocks(view) if "block" in decision.would_settle else Step(text=decision.would_settle)
     gate = view.judgement.gate
     for result in gate.objectives if gate else ():
         if result.would_settle:
-            yield f"For the objective {result.sentence.rstrip('.')}: {result.would_settle}"
+            yield Step(text=f"For the objective {result.sentence.rstrip('.')}: {result.would_settle}")
             break
     yield from _around_the_limit(view)
     yield from _never(view)
@@ -69,72 +81,106 @@ def of_answer(view: View) -> Iterator[str]:
     yield from _another_gain(view)
 
 
-def _guards_without_data(view: View) -> Iterator[str]:
+def _guards_without_data(view: View) -> Iterator[Step]:
     """Yield what the guard lacks at the lowest load that gains enough and is open for want of data alone."""
     for level in view.levels:
         low = view.speedup(view.decision_metric, level).ratio.low
         missing = [g for g in view.guards(level) if g.finding is Finding.NO_DATA and g.sentence]
         if low is not None and low > view.threshold and missing and view.verdict(level) == "cannot tell":
-            yield f"At {words.level(level)} only data are missing (longer windows: --window): {missing[0].sentence}."
+            said = f"At {words.level(level)} only data are missing (longer windows): {missing[0].sentence}."
+            yield Step(text=said, command=_longer(view, 2.0))
             return
 
 
-def _block(view: View) -> str:
-    """Return how long a block took, for the time that more of them need; empty where it is not known."""
+def _longer(view: View, factor: float) -> str:
+    """Return the run's command with windows that many times as long; empty where their length is not known."""
+    lengths = [cell.window_s for cell in view.judgement.cells if cell.window_s and words.known(cell.window_s)]
+    return again.anew(view.run, {"--window": again.longer(max(lengths), factor)}) if lengths else ""
+
+
+def _more_blocks(view: View) -> Step:
+    """Return what would settle the answer, and how the run is gone on with to where it is judged again."""
+    said, block_s = view.judgement.decision.would_settle.rstrip("."), _block_s(view)
+    planned, look = section(view.run, "experiment", "plan").get("blocks"), section(view.run, "look").get("number", 1)
+    if block_s is None or not isinstance(planned, int):
+        return Step(text=f"{said}.")
+    if isinstance(look, int) and look >= LOOKS:
+        said += f"; this run was judged {look} times, which is as often as its intervals allow"
+        return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * LOOKS)}))
+    how = f"a block took {words.minutes(block_s)}, and a run that goes on is judged again after {planned} more"
+    return Step(text=f"{said} ({how}).", command=again.resumed(view.run, seconds=planned * block_s))
+
+
+def _block_s(view: View) -> float | None:
+    """Return how long a block took; None where it is not known."""
     cells = [cell for cell in view.judgement.cells if cell.opened_s is not None and cell.closed_s is not None]
     blocks = {cell.block for cell in cells}
     if not blocks:
-        return ""
+        return None
     spent = max(cell.closed_s or 0.0 for cell in cells) - min(cell.opened_s or 0.0 for cell in cells)
-    return f"a block took {words.minutes(spent / len(blocks))}: "
+    return spent / len(blocks)
 
 
-def _of_measured(view: View) -> Iterator[str]:
+def _of_measured(view: View) -> Iterator[Step]:
     """Yield what makes a judgement of a run that judged nothing."""
     run = view.run
     if run.get("smoke"):
-        yield f"Measure it whole: loadtest run {_scenario(run)} without --smoke."
+        yield Step(text="Measure it whole.", command=again.anew(run, {}, without=("--smoke",)))
     elif run.get("aa"):
-        yield "Measure the pair with --aa RUN: there a claim smaller than this noise is marked."
+        yield Step(
+            text="Measure the pair held against this run: there a claim smaller than this noise is marked.",
+            command=again.anew(run, {"--aa": again.folder(run)}, without=("--arms",)),
+        )
     elif not view.compared:
-        yield (
-            "Hold it against objectives (loadtest gate RUN --slo FILE), or against a server that speculates (--baseline"
-            " URL --speculative URL)."
+        yield Step(
+            text="Hold it against objectives (slo.toml: a file of yours), or measure it beside a server that speculates"
+            " (--baseline, --speculative).",
+            command=again.gated(run),
         )
     else:
-        yield "Hold these records against objectives: loadtest gate RUN --slo FILE. Nothing has to be measured again."
+        yield Step(
+            text="Hold these records against objectives (slo.toml: a file of yours). Nothing has to be measured again.",
+            command=again.gated(run),
+        )
 
 
-def _scenario(run: Mapping[str, object]) -> str:
-    scenario = run.get("scenario")
-    path = scenario.get("path") if isinstance(scenario, Mapping) else None
-    return words.plain(path, 200) if path else "SCENARIO"
-
-
-def _around_the_limit(view: View) -> Iterator[str]:
+def _around_the_limit(view: View) -> Iterator[Step]:
     """Yield the loads that would bound the limit more closely."""
     limit, levels = view.judgement.decision.limit, view.levels
     if limit is None or not levels:
         return
-    option = "--levels" if loads.unit() == loads.USERS else "--rates"
     if limit.form is Crossing.PAYS_EVERYWHERE:
-        yield f"Test above {words.level(levels[-1])} ({option}): the limit lies beyond the tested loads."
+        tested = again.loads_option((levels[-1], 2 * levels[-1], 4 * levels[-1]))
+        yield Step(
+            text=f"Test above {words.level(levels[-1])}: the limit lies beyond the tested loads.",
+            command=again.anew(view.run, tested),
+        )
     around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
     if around is not None:
-        yield f"Test loads between {_between(*around)} ({option}): the limit is interpolated there."
+        yield from _within(view, [around], "the limit is interpolated there")
     if limit.form is Crossing.BAND:
         gaps = [
             (a, b) for a, b in pairwise(levels) if any(a < low <= b or a <= high < b for low, high in limit.regions)
         ]
-        if gaps:
-            yield f"Test loads between {', and '.join(_between(*gap) for gap in gaps)} ({option}): the band ends there."
+        yield from _within(view, gaps, "the band ends there")
+
+
+def _within(view: View, gaps: list[tuple[float, float]], why: str) -> Iterator[Step]:
+    """Yield loads between tested ones where there are any: between 1 and 2 users there is none."""
+    found = {gap: inner for gap in gaps if (inner := again.between(*gap))}
+    if found:
+        tested = again.loads_option(load for gap, inner in found.items() for load in (*gap, *inner))
+        yield Step(
+            text=f"Test loads between {', and '.join(_between(*gap) for gap in found)}: {why}.",
+            command=again.anew(view.run, tested),
+        )
 
 
 def _between(low: float, high: float) -> str:
     return f"{words.load(low)} and {words.level(high)}"
 
 
-def _never(view: View) -> Iterator[str]:
+def _never(view: View) -> Iterator[Step]:
     """Yield what to try where no load pays, by whether decoding alone gains anywhere."""
     gains = [(why.decode_speedup, why.level) for why in view.judgement.why if why.decode_speedup]
     if view.judgement.decision.answer is not Answer.NEVER_PAYS or not gains:
@@ -142,12 +188,13 @@ def _never(view: View) -> Iterator[str]:
     best, level = max(gains)
     where = f"{words.ratio(best)}, at {words.level(level)}"
     if best <= 1:
-        yield f"Try another method, or fewer draft tokens: decoding alone never gains (at best {where})."
+        yield Step(text=f"Try another method, or fewer draft tokens: decoding alone never gains (at best {where}).")
     else:
-        yield f"Look at first tokens and the queue: decoding alone gains (at best {where}), and requests do not."
+        said = f"Look at first tokens and the queue: decoding alone gains (at best {where}), and requests do not."
+        yield Step(text=said)
 
 
-def _tails(view: View) -> Iterator[str]:
+def _tails(view: View) -> Iterator[Step]:
     """Yield how many requests bound the p95 of the deciding metric, at the loads that pay and lack them."""
     found = view.judgement.findings
     short = [one for one in (found.tails if found else ())
@@ -156,25 +203,26 @@ def _tails(view: View) -> Iterator[str]:
     if short:
         worst = max(short, key=lambda one: (one.requests_needed / max(one.requests, 1), -one.level))
         label = vocabulary.metric(worst.metric).short
-        yield (
-            f"Longer windows (--window) bound the tail where it pays: the p95 of {label} at {words.level(worst.level)}"
-            f" needs {worst.requests_needed:,} requests and has {worst.requests:,}."
+        yield Step(
+            text=f"Longer windows bound the tail where it pays: the p95 of {label} at {words.level(worst.level)}"
+            f" needs {worst.requests_needed:,} requests and has {worst.requests:,}.",
+            command=_longer(view, worst.requests_needed / max(worst.requests, 1)),
         )
 
 
-def _drafts(view: View) -> Iterator[str]:
+def _drafts(view: View) -> Iterator[Step]:
     """Yield that fewer draft tokens are worth a run, where the last is hardly ever accepted."""
     found = view.judgement.findings
     slots = found.acceptance.slots if found and found.acceptance else ()
     last = slots[-1] if len(slots) > 1 else None
     if last is not None and last.survival.value is not None and last.survival.value < RARE:
-        yield (
-            f"Try fewer draft tokens: of {len(slots)} the last is accepted in {words.share(last.survival.value)} of"
-            " drafts, and is drafted and verified in all."
+        yield Step(
+            text=f"Try fewer draft tokens: of {len(slots)} the last is accepted in {words.share(last.survival.value)}"
+            " of drafts, and is drafted and verified in all."
         )
 
 
-def _another_gain(view: View) -> Iterator[str]:
+def _another_gain(view: View) -> Iterator[Step]:
     """Yield the smallest greater gain that fewer loads prove."""
     asked = view.threshold - 1
     lows = {level: view.speedup(view.decision_metric, level).ratio.low or 0.0 for level in view.levels
@@ -183,5 +231,6 @@ def _another_gain(view: View) -> Iterator[str]:
         then = [level for level, low in lows.items() if low > 1 + gain]
         if len(then) < len(lows):
             where = f"at {words.levels(then)} alone" if then else "at no tested load"
-            yield f"Should you need {words.share(gain)} instead of {words.share(asked)}, it is proven {where}."
+            said = f"Should you need {words.share(gain)} instead of {words.share(asked)}, it is proven {where}."
+            yield Step(text=said)
             return

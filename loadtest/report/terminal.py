@@ -12,10 +12,10 @@ from rich.text import Text
 
 from loadtest import loads
 from loadtest.analyse.results import Judgement
+from loadtest.report import again, header, runs, sure, vocabulary, why_words, words
 from loadtest.report import gate as gate_report
-from loadtest.report import header, runs, sure, vocabulary, why_words, words
 from loadtest.report.charts_classes import by_class
-from loadtest.report.next_steps import next_steps
+from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
@@ -74,7 +74,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         Text(sure.certainty(view)),
         *(Text(line) for line in (sure.cut_answers(view),) if line),
     ]
-    parts += _list("next: ", next_steps(view))
+    parts += _steps(next_steps(view))
     parts += _list("note: ", judgement.notes)
     if page_path is not None:
         parts.append(Text(f"Page: {words.plain(page_path)}", no_wrap=True, overflow="ignore"))
@@ -101,6 +101,15 @@ def _list(prefix: str, items: tuple[str, ...]) -> Iterator[Text]:
         yield Text(f"- {prefix}{words.plain(item, 400)}")
     if len(items) > LINES:
         yield Text(f"- {len(items) - LINES} more on the page")
+
+
+def _steps(steps: tuple[Step, ...]) -> Iterator[Text]:
+    """What to do next; a command as lines that no width breaks, so that it can be copied."""
+    for step in steps:
+        yield Text(f"- next: {words.plain(step.text, 400)}")
+        if step.command:
+            for line in again.lines(step.command).splitlines():
+                yield Text(f"  {line}", no_wrap=True, overflow="ignore")
 
 
 def _levels(view: View) -> Table:

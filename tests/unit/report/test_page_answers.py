@@ -167,17 +167,17 @@ STARTS = {"starts": 4}
 SIMULATED = {"simulated": {"world": "default"}}
 REAL = {"simulated": None}
 KINDS = [
-    ("pays up to", SIMULATED, "Measure your own servers: loadtest run", "Start each server several times"),
+    ("pays up to", SIMULATED, "Measure your own servers, at their addresses", "Start each server several times"),
     ("pays up to", REAL, "Start each server several times", "Measure your own servers"),
-    ("pays up to", REAL | STARTS, "Test loads between 4 and 16 users (--levels)", "Start each server several times"),
-    ("no crossing", REAL | STARTS, "Test above 64 users (--levels): the limit lies beyond", "Test loads between"),
+    ("pays up to", REAL | STARTS, "Test loads between 4 and 16 users: the limit", "Start each server several times"),
+    ("no crossing", REAL | STARTS, "Test above 64 users: the limit lies beyond", "Test loads between"),
     ("one block", REAL | STARTS, "At least 3 blocks", "Test loads between"),
-    ("one arm", REAL, "Hold it against objectives (loadtest gate RUN --slo FILE)", "Start each server"),
-    ("A/A", REAL, "Measure the pair with --aa RUN", "Start each server"),
+    ("one arm", REAL, "Hold it against objectives (slo.toml: a file of yours)", "Start each server"),
+    ("A/A", REAL, "Measure the pair held against this run", "Start each server"),
     ("invalid", SIMULATED, "Mend what makes this run invalid", "Measure your own servers"),
     ("never", REAL | STARTS | {"status": "interrupted"}, "Measure the cells that are missing", "Test loads"),
     ("never", REAL | STARTS, "Try another method, or fewer draft tokens: decoding alone never gains (at", "Test"),
-    ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users (--levels): the band ends there",
+    ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users: the band ends there",
      "Test above"),
 ]  # fmt: skip
 
@@ -186,28 +186,35 @@ KINDS = [
 def test_what_is_next_follows_from_the_run_and_its_verdict(name, changes, first, absent):
     run, judgement = cases.case(name)
     steps = next_steps.next_steps(View(run=run | changes, judgement=judgement))
-    assert steps[0].startswith(first)
+    assert steps[0].text.startswith(first)
     assert len(steps) <= next_steps.MOST
-    assert not [step for step in steps if step.startswith(absent)]
-    shown = summary(run | changes, judgement).replace("\\", "")
-    assert all(step in shown for step in steps)
+    assert not [step for step in steps if step.text.startswith(absent)]
+    shown = summary(run | changes, judgement).replace("\\", "").replace("`", "")
+    assert all(str(step) in shown for step in steps)
     below = shown.partition("**Next:**\n\n")[2].partition("\n\n")[0]
     assert below.count("\n") == len(steps) - 1  # no other list runs on from this one
 
 
 def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
     found = decided(would_settle="About 4 more blocks would settle 32 users if the noise stays the same.")
-    (step,) = [step for step in next_steps.of_answer(view(found)) if step.startswith("About 4 more blocks")]
-    # 84 cells, one every 75 s, of which the last ends after 60 s of window: 6 blocks in 6285 s
-    assert step.endswith("same (a block took 17 min 28 s: loadtest run --resume RUN --budget +TIME).")
+    run = header_of(plan={"blocks": 6}) | {"folder": "20261129T210000Z-chat", "command": "loadtest run chat.py"}
+    (step,) = [one for one in next_steps.of_answer(view(found, run)) if one.text.startswith("About 4 more blocks")]
+    # 84 cells, one every 75 s, of which the last ends after 60 s of window: 6 blocks in 6285 s, and a tenth to spare
+    said = "(a block took 17 min 28 s, and a run that goes on is judged again after 6 more)."
+    assert step.text.endswith(said)
+    assert step.command == "loadtest run --resume reports/20261129T210000Z-chat --budget +116m"
+    (step,) = [one for one in next_steps.of_answer(view(found, run | {"look": {"number": 3}})) if "4 more" in one.text]
+    assert step.command == "loadtest run chat.py --blocks 18"
 
 
 def test_a_load_that_only_a_guard_without_data_leaves_open_is_named_with_what_it_lacks():
     full = decided(answer=Answer.CANNOT_TELL)
     lacking = [dataclasses.replace(g, finding=Finding.NO_DATA, sentence="its median needs 14 in each arm")
                for g in full.decision.guards if g.level in (2.0, 64.0)]  # fmt: skip
-    steps = tuple(next_steps.of_answer(view(decided(full, guards=tuple(lacking)))))
-    assert steps[0] == "At 2 users only data are missing (longer windows: --window): its median needs 14 in each arm."
+    steps = tuple(map(str, next_steps.of_answer(view(decided(full, guards=tuple(lacking))))))
+    said = "At 2 users only data are missing (longer windows): its median needs 14 in each arm: loadtest run "
+    assert steps[0].startswith(said)
+    assert steps[0].endswith(" --window 120s")  # twice the minute that they had
     assert not [step for step in steps if step.startswith("At 64 users")]  # slower: no data would help it
     assert not [step for step in steps if "Should you need" in step]  # nothing is proven that a greater gain would end
 
@@ -223,7 +230,7 @@ def test_a_load_pays_only_where_the_decision_claims_it():
 
 
 def test_next_names_the_greater_gain_that_fewer_loads_prove_and_a_slot_that_is_hardly_accepted():
-    steps = tuple(next_steps.of_answer(view()))
+    steps = [step.text for step in next_steps.of_answer(view())]
     assert "Should you need 10 % instead of 3 %, it is proven at 1, 2, 4, 8 and 16 users alone." not in steps
     assert "Should you need 20 % instead of 3 %, it is proven at 1, 2, 4 and 8 users alone." in steps
     rare = "Try fewer draft tokens: of 5 the last is accepted in 1.3 % of drafts, and is drafted and verified in all."
@@ -231,15 +238,16 @@ def test_next_names_the_greater_gain_that_fewer_loads_prove_and_a_slot_that_is_h
     full = example.full()
     short = dataclasses.replace(full.findings.acceptance, slots=full.findings.acceptance.slots[:2])
     kept = dataclasses.replace(full, findings=dataclasses.replace(full.findings, acceptance=short))
-    assert not [step for step in next_steps.of_answer(view(kept)) if "fewer draft tokens" in step]
+    assert not [step for step in next_steps.of_answer(view(kept)) if "fewer draft tokens" in step.text]
 
 
 def test_next_names_the_requests_that_bound_the_tail_where_it_pays():
     few = TailRatio(metric="e2e", level=8.0, statistic="p95", requests=265, requests_needed=373)
-    said = "Longer windows (--window) bound the tail where it pays: the p95 of E2E at 8 users needs 373 requests and"
-    assert f"{said} has 265." in tuple(next_steps.of_answer(view(with_tails(few))))
+    said = "Longer windows bound the tail where it pays: the p95 of E2E at 8 users needs 373 requests and has 265."
+    (step,) = [step for step in next_steps.of_answer(view(with_tails(few))) if step.text == said]
+    assert step.command.endswith(" --window 90s")  # 60 s × 373 ÷ 265 are 84.5 s
     enough = (dataclasses.replace(few, requests=400), dataclasses.replace(few, level=64.0))
-    assert not [step for step in next_steps.of_answer(view(with_tails(*enough))) if "bound the tail" in step]
+    assert not [step for step in next_steps.of_answer(view(with_tails(*enough))) if "bound the tail" in step.text]
 
 
 def test_how_sure_explains_its_words_where_they_are_first_used(shown):

@@ -18,6 +18,8 @@ def test_a_chart_states_its_finding_and_names_its_axes_with_units(draw):
     assert any(character.isdigit() for character in chart.title)
     assert chart.figure.layout.title.text.replace("<br>", " ") == chart.title
     x, y = chart.figure.layout.xaxis.title.text, chart.figure.layout.yaxis.title.text
+    above = chart.figure.layout.annotations  # of tracks one above the other
+    y = y or above[0].text
     units = ("users", "requests", "tokens", "min", "ratio", "ms", ", s", "%", "category", "class")
     assert any(unit in x for unit in units), x
     assert any(unit in y for unit in units), y
@@ -25,6 +27,85 @@ def test_a_chart_states_its_finding_and_names_its_axes_with_units(draw):
     assert chart.alt.startswith(("Line", "Two lines", "Acceptance", "Scatter", "Bars", "Stacked", "Box", "Speed-up by"))
     assert chart.note
     assert chart.figure.data
+
+
+@pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)
+def test_no_words_lie_within_a_plot_but_those_at_its_points(draw):
+    chart = draw(example.run(), example.full())
+    within = [note.text for note in chart.figure.layout.annotations if not clear_of_tracks(note, chart.figure.layout)]
+    assert within == []
+    lines = [shape.name for shape in chart.figure.layout.shapes if shape.showlegend]
+    if draw.__name__ in ("speedup", "metrics", "pairs"):
+        assert lines == ["no change", "least gain 3 %"][: len(lines)] != []
+
+
+def clear_of_tracks(note, layout):
+    """Say whether a note stands above its track and below the one before."""
+    tops = [axis.domain[1] for axis in (layout.yaxis, layout.yaxis2, layout.yaxis3, layout.yaxis4) if axis.domain]
+    return (note.xref, note.yref, note.yanchor) == ("paper", "paper", "bottom") and note.y in tops
+
+
+def test_the_tracks_of_the_timeline_leave_room_for_their_names():
+    chart = BY_NAME["over_time"](example.run(), example.full())
+    layout = chart.figure.layout
+    tracks = [axis.domain for axis in (layout.yaxis, layout.yaxis2, layout.yaxis3, layout.yaxis4)]
+    assert [note.text for note in layout.annotations] == [
+        "in flight, requests", "waiting, requests", "KV use, %", "acceptance ratio, %",
+    ]  # fmt: skip
+    above = [1.0, *(low for low, _ in tracks)]
+    assert all(room - top >= 0.07 for (_, top), room in zip(tracks, above, strict=False))
+
+
+def test_a_time_of_0_is_drawn_which_a_logarithmic_axis_cannot():
+    full = example.full()
+    rows = tuple(
+        dataclasses.replace(
+            a, tails={**a.tails, "token_gap": dataclasses.replace(a.tails["token_gap"], p50=Estimate(value=0.0))}
+        )
+        for a in full.arm_levels
+    )
+    chart = BY_NAME["token_gap"](example.run(), dataclasses.replace(full, arm_levels=rows))
+    (line,) = [trace for trace in chart.figure.data if trace.name == "baseline, p50"]
+    assert list(line.y) == [0.0] * 7
+    assert chart.figure.layout.yaxis.type != "log"
+    assert chart.figure.layout.yaxis.range[0] == 0
+    assert BY_NAME["token_gap"](example.run(), full).figure.layout.yaxis.type == "log"
+
+
+def test_a_load_that_a_chart_leaves_out_is_named_beside_it_with_the_reason():
+    full = example.full()
+    note = BY_NAME["survival"](example.run(), full).note
+    said = "Four loads are drawn, so that lines can be told apart; the table below holds 2, 8 and 32 users too."
+    assert note.endswith(said)
+    less = dataclasses.replace(
+        full,
+        arm_levels=tuple(a for a in full.arm_levels if (a.arm, a.level) != ("speculative", 32.0)),
+        speedups=tuple(s for s in full.speedups if s.level != 32.0),
+        why=tuple(w for w in full.why if w.level != 32.0),
+    )
+    why = "at 32 users: not measured, or in invalid cells alone."
+    for name, what in (("throughput", "speculative"), ("ttft", "speculative"), ("tradeoff", "speculative"),
+                       ("speedup", "pair of valid cells"), ("metrics", "E2E, TTFT, TPOT, tokens/s"),
+                       ("steps", "tokens per step, ratio of step times"), ("survival", "drafts"),
+                       ("tokens_per_chunk", "speculative")):  # fmt: skip
+        assert BY_NAME[name](example.run(), full).note.count("not measured") == 0, name
+        assert f"No {what} {why}" in BY_NAME[name](example.run(), less).note, name
+
+
+def test_a_percentile_without_bound_is_said_to_be_missing_and_why():
+    full = example.full()
+
+    def without(a):
+        if a.level > 2 or a.arm != "baseline":
+            return a
+        tail = a.tails["e2e"]
+        gone = Estimate(value=math.inf) if a.level == 2 else Estimate()
+        return dataclasses.replace(a, tails={**a.tails, "e2e": dataclasses.replace(tail, p95=gone)})
+
+    found = dataclasses.replace(full, arm_levels=tuple(without(a) for a in full.arm_levels))
+    note = BY_NAME["e2e"](example.run(), found).note
+    assert "No p95 of baseline at 1 user: too few requests to bound it." in note
+    assert "No p95 of baseline at 2 users: so many requests failed." in note
 
 
 @pytest.mark.parametrize("draw", CHARTS, ids=lambda draw: draw.__name__)

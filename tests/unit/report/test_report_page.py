@@ -81,7 +81,7 @@ def test_every_section_is_there_with_its_figures(parsed):
     assert "not proven" in parsed.text("guards")
     assert "KV blocks consequence 27,412 25,870 verified" in parsed.text("comparability")
     assert "a request of another client was running in the window." in parsed.text("cells")
-    assert "loadtest run scenarios/chat.py --baseline http://a:8000" in parsed.text("protocol")
+    assert "loadtest run scenarios/chat.py \\ --baseline http://a:8000 \\ --speculative" in parsed.text("protocol")
     assert "lateness_p99_s 0.0009" in parsed.text("protocol")
     assert "arrival of the last chunk, minus the moment the request was due" in parsed.text("definitions")
 

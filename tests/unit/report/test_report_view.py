@@ -153,6 +153,20 @@ def test_banners_of_what_was_not_judged():
     assert [b.word for b in header.banners(View(run={}, judgement=example.one_arm()))] == ["Measured only"]
 
 
+def test_servers_that_were_started_in_turn_at_one_address_are_not_taken_for_one_server():
+    start = {"start": ["vllm", "serve"]}
+    run = example.run(starts=4, servers_file={"contents": {"arms": {"baseline": start, "speculative": start}}})
+    run["arms"] = [dict(arm, url="http://127.0.0.1:8101", identity={}) for arm in run["arms"]]
+    view = View(run=run, judgement=example.judgement())
+    assert [said for _, said in header.servers(view)] == ["http://127.0.0.1:8101 (alone there in its turn)"] * 2
+    said = "one at a time, never two at once: baseline and speculative at http://127.0.0.1:8101 (4 starts of each)"
+    assert dict(header.conditions(view))["start"] == said
+    for other in (dict(run, servers_file={}), dict(run, arms=example.run()["arms"])):  # not ours, or two addresses
+        found = View(run=other, judgement=example.judgement())
+        assert "start" not in dict(header.conditions(found))
+        assert not [said for _, said in header.servers(found) if "turn" in said]
+
+
 def test_every_value_of_the_header_is_in_the_protocol():
     run = example.run(extra={"deep": [{"name": "x", "list": [1, 2]}]})
     rows = {f"{group.title}: {name}": value for group in header.protocol(run) for name, value in group.rows}

@@ -47,13 +47,12 @@ def test_next_names_the_step_of_each_candidate_at_the_top_and_all_of_them_in_its
     view = View(run=five_arms()[0], judgement=judgement)
     for place, (name, own) in enumerate(view.pairs.items(), start=1):
         steps = tuple(next_steps.of_answer(own))
-        said = f"{name}: {steps[0][:1].lower()}{steps[0][1:]}" if steps else f"{name}: "
+        said = f"{name}: {steps[0].text[:1].lower()}{steps[0].text[1:]}" if steps else f"{name}: "
         assert (said in parsed.text("answer").replace("\u00a0", " ")) is bool(steps)
-        assert all(step in parsed.text(f"pair-{place}").replace("\u00a0", " ") for step in steps)
+        assert all(step.text in parsed.text(f"pair-{place}").replace("\u00a0", " ") for step in steps)
     top = parsed.text("answer")
-    assert "eagle3: test above 64 users (--levels): the limit lies beyond the tested loads." in top.replace(
-        "\u00a0", " "
-    )
+    said = "eagle3: test above 64 users: the limit lies beyond the tested loads."
+    assert said in top.replace("\u00a0", " ")
 
 
 def test_every_chart_of_the_page_has_a_key_of_its_own_and_its_figures(parsed):
