@@ -49,7 +49,7 @@ def judge_slo(slo: Slo, facts: GateFacts) -> SloResult:
     found = _at(slo, facts, levels)
     settles = settle.sentence(slo, found.at, limit, lower=lower) if found.at else ""
     return replace(result, outcome=found.outcome, at=found.at, levels=tuple(levels.values()), says=found.says,
-                   would_settle=settles or found.would_settle)  # fmt: skip
+                   would_settle=found.would_settle or settles)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

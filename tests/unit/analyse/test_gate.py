@@ -255,6 +255,59 @@ def test_where_an_objective_holds(load: dict[str, str], outcome: GateOutcome) ->
     assert result.outcome is PASS or result.says or result.outcome is FAIL
 
 
+def test_a_load_between_two_levels_shows_the_graver_one_as_open_and_says_why() -> None:
+    found = judged(plain(), metric="tpot", statistic="mean", max="16 ms", at="8 users")
+    assert found.says == "8 was not tested, and 4 and 16 do not agree"
+    assert found.at is not None
+    assert (found.at.level, found.at.outcome) == (16.0, OPEN)  # 16 users miss it, 4 meet it
+    assert [(at.level, at.outcome) for at in found.levels] == [(4.0, PASS), (16.0, FAIL)]
+    assert found.would_settle == "Test the load that it names."
+
+
+def test_up_to_a_load_below_a_level_that_misses_says_to_test_that_load_not_to_wait_for_more_blocks() -> None:
+    found = judged(plain(), metric="tpot", statistic="mean", max="16 ms", up_to="8 users")
+    assert found.says == "16 does not hold, and the load asked for was not tested itself"
+    assert found.at is not None
+    assert (found.outcome, found.at.outcome, found.at.level) == (OPEN, OPEN, 16.0)
+    assert found.would_settle == "Test the load that it names."
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("20 ms", PASS), ("14 ms", FAIL)])
+def test_a_load_between_two_levels_that_agree_is_known(limit: str, outcome: GateOutcome) -> None:
+    found = judged(plain(), metric="tpot", statistic="mean", max=limit, at="8 users")
+    assert found.at is not None
+    assert (found.outcome, found.at.outcome, found.at.level) == (outcome, outcome, 4.0)
+
+
+def test_a_load_between_two_levels_of_which_one_has_no_data_has_none() -> None:
+    gone = facts_of(PLAIN.having(edit_request=lambda row: replace(row, chunk_tokens=[]) if row.level == 16 else row))
+    found = judged(gone, metric="tpot", statistic="mean", max="20 ms", at="8 users")
+    assert found.at is not None
+    assert (found.outcome, found.at.level) == (NO_DATA, 16.0)
+    assert found.says == found.at.says != ""
+
+
+def test_over_the_traffic_a_share_and_a_tail_are_judged_level_by_level_and_a_mean_as_one_gain() -> None:
+    mean = judged(plain(), metric="tpot", statistic="mean", better_by="45 %", at="traffic")
+    assert mean.at is not None
+    assert mean.at.level is None
+    share = judged(plain(), metric="error_ratio", not_worse_by="20 points", at="traffic")
+    tail = judged(plain(), metric="ttft", statistic="p50", not_worse_by="20 %", at="traffic")
+    for found in (share, tail):
+        assert found.at is not None
+        assert (found.outcome, found.at.level) == (PASS, 16.0)
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("1 %", FAIL), ("4 %", OPEN), ("10 %", PASS)])
+def test_a_loss_over_the_traffic_is_held_against_its_margin(limit: str, outcome: GateOutcome) -> None:
+    # TTFT is 3 % later at every load; the interval ends above that
+    found = judged(plain(), metric="ttft", statistic="mean", not_worse_by=limit, at="traffic")
+    assert found.at is not None
+    assert found.outcome is found.at.outcome is outcome, found
+    assert found.says == found.at.says
+    assert bool(found.says) == (outcome is OPEN)
+
+
 def test_up_to_a_load_between_levels_passes_when_the_next_one_does() -> None:
     assert judged(plain(), metric="tpot", statistic="mean", max="20 ms", up_to="8 users").outcome is PASS
     assert judged(plain(), metric="tpot", statistic="mean", max="20 ms", at="8 users").outcome is PASS
