@@ -202,7 +202,7 @@ def _sentence(found: Capacity, arm: str, facts: GateFacts) -> str:
 
 def bounded(at: Estimate, levels: Sequence[float], unit: str) -> str:
     """Return a capacity with its interval and unit; a bound that no tested load shows is said as such."""
-    low, high, value = (None if x is None else wording.form_of(at)(x) for x in (at.low, at.high, at.value))
+    value, low, high = wording.texts(at)
     if at.value is None and low is not None:
         return f"{low} {unit} at least (where it ends is not shown up to {levels[-1]:g})"
     if at.value is None:

@@ -12,7 +12,7 @@ from loadtest.analyse.compare import Curve, together
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.guards import Rows
 from loadtest.analyse.metrics import BY_NAME
-from loadtest.analyse.remarks import growth_remark, second_sentence, would_settle
+from loadtest.analyse.remarks import described, growth_remark, second_sentence, would_settle
 from loadtest.analyse.results import Answer, BreakEven, Decision, Finding, Guard
 from loadtest.errors import ExitCode
 from loadtest.settings import Decision as Rules
@@ -108,7 +108,7 @@ def decide(evidence: Evidence) -> Decision:
     limit = _limit(evidence, states, answer)
     even = break_even(evidence.curve, evidence.rules.metric)
     even = translated(even, evidence.in_flight, evidence.running)
-    even = replace(even, sentence=wording.break_even(even, evidence.label, evidence.levels))
+    even = described(even, evidence.curve, evidence.label, evidence.levels)
     return Decision(
         answer=answer,
         exit_code=int(EXITS[answer]),
@@ -133,11 +133,14 @@ def _limit(evidence: Evidence, states: Sequence[str], answer: Answer) -> BreakEv
         stop = next(i for i, state in enumerate(states) if state != PAYS)
         low = evidence.curve.ratio(levels[stop]).low
         if low is None or low > threshold:  # the metric itself is not what stops it here
-            last = levels[stop - 1]
-            at = Estimate(value=last, low=last, high=levels[stop] if states[stop] == NOT else None)
+            last, guarded = levels[stop - 1], states[stop] == NOT
+            at = Estimate(value=last, low=last, high=levels[stop] if guarded else None)
         else:
-            at = _capped(leading_limit(evidence.curve, threshold), evidence.guards)
-        limit = replace(limit, form=Crossing.PAYS_UP_TO, at=at, regions=((levels[0], at.low or levels[stop - 1]),))
+            own = leading_limit(evidence.curve, threshold)
+            at = _capped(own, evidence.guards)
+            guarded = at.high != own.high
+        limit = replace(limit, form=Crossing.PAYS_UP_TO, at=at, regions=((levels[0], at.low or levels[stop - 1]),),
+                        ended_by=_worded(evidence, at.high) if guarded else "")  # fmt: skip
     elif answer is Answer.PAYS_IN_BAND:
         limit = replace(limit, form=Crossing.BAND, at=Estimate(), regions=_paying_runs(levels, states))
     elif answer is Answer.NEVER_PAYS:
@@ -145,7 +148,7 @@ def _limit(evidence: Evidence, states: Sequence[str], answer: Answer) -> BreakEv
     elif answer is Answer.CANNOT_TELL and limit.form is not Crossing.NO_DATA:
         limit = replace(limit, form=Crossing.CANNOT_TELL, regions=())
     limit = translated(limit, evidence.in_flight, evidence.running)
-    return replace(limit, sentence=wording.break_even(limit, evidence.label, evidence.levels))
+    return described(limit, evidence.curve, evidence.label, evidence.levels)
 
 
 def _capped(at: Estimate, guards: Sequence[Guard]) -> Estimate:
@@ -173,9 +176,10 @@ def _headline(evidence: Evidence, states: Sequence[str], answer: Answer, limit: 
     levels = evidence.levels
     match answer:
         case Answer.PAYS_UP_TO:
-            where = wording.up_to(limit, levels)
             stop = next(i for i, state in enumerate(states) if state != PAYS)
-            return f"Speculation pays up to {where}{wording.in_flight(limit)} {by}{_broken(evidence, levels[stop])}."
+            known = wording.estimated(limit, levels)
+            end = (f"; {known}" if known else "") + ("" if limit.ended_by else _broken(evidence, levels[stop]))
+            return f"Speculation pays up to {wording.pays_up_to(limit)} {by}{end}."
         case Answer.PAYS_EVERYWHERE:
             growth = growth_remark(evidence.rows, evidence.baseline, levels)
             return f"Speculation pays at every tested load ({wording.tested(levels)}) {by}{growth}."
@@ -198,8 +202,13 @@ def _best(evidence: Evidence) -> str:
 
 
 def _broken(evidence: Evidence, level: float) -> str:
-    found = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
-    return f"; at {wording.with_unit(level)} {' and '.join(found)}" if found else ""
+    found = _worded(evidence, level)
+    return f"; at {wording.with_unit(level)} {found}" if found else ""
+
+
+def _worded(evidence: Evidence, level: float | None, finding: Finding = Finding.BROKEN) -> str:
+    """Return what the guards of a level say that are broken, or found otherwise."""
+    return " and ".join(g.sentence for g in evidence.guards if g.level == level and g.finding is finding)
 
 
 def _recommendation(answer: Answer, limit: BreakEven) -> str:
@@ -207,8 +216,7 @@ def _recommendation(answer: Answer, limit: BreakEven) -> str:
         case Answer.PAYS_EVERYWHERE:
             return "on"
         case Answer.PAYS_UP_TO:
-            safe = limit.at.low if limit.at.low is not None else limit.at.value
-            return f"on up to {wording.with_unit(wording.rounded_down(safe))}" if safe is not None else "on"
+            return f"on up to {wording.claimed(limit.at)}"
         case Answer.PAYS_IN_BAND:
             return f"on {wording.ranges(limit.regions)}"
         case Answer.NEVER_PAYS:
@@ -223,11 +231,10 @@ def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
     for level, state in zip(evidence.levels, states, strict=True):
         ratio = evidence.curve.ratio(level)
         if state == NOT and (ratio.high is None or ratio.high >= threshold):
-            broken = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.BROKEN]
-            found.append(f"At {wording.with_unit(level)} {' and '.join(broken)}.")
+            found.append(f"At {wording.with_unit(level)} {_worded(evidence, level)}.")
         if state != OPEN:
             continue
-        missing = [g.sentence for g in evidence.guards if g.level == level and g.finding is Finding.NO_DATA]
+        missing = _worded(evidence, level, Finding.NO_DATA)
         if ratio.value is None:
             found.append(f"At {wording.with_unit(level)} no valid pair of cells exists.")
         elif ratio.low is None or ratio.high is None:
@@ -235,7 +242,7 @@ def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
         elif ratio.low <= threshold:
             found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
         elif missing:
-            found.append(f"At {wording.with_unit(level)} {' and '.join(missing)}.")
+            found.append(f"At {wording.with_unit(level)} {missing}.")
         else:
             found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} is beyond {threshold:.2f},"
                          f" but not surely so when {len(evidence.levels)} levels are looked at.")  # fmt: skip

@@ -25,6 +25,7 @@ from loadtest.analyse.gating import Asked, with_gate
 from loadtest.analyse.guards import by_arm_level, guards
 from loadtest.analyse.looks import begun, judged_cells, many_starts, of_candidate, unjudged
 from loadtest.analyse.metrics import BY_NAME, Kind
+from loadtest.analyse.remarks import described
 from loadtest.analyse.results import (
     Answer,
     ArmLevel,
@@ -202,7 +203,7 @@ def _break_evens(evidence: Evidence) -> tuple[BreakEven, ...]:
     found = []
     for name, curve in evidence.curves.items():
         even = translated(break_even(curve, name), evidence.in_flight, evidence.running)
-        found.append(replace(even, sentence=wording.break_even(even, BY_NAME[name].label, evidence.levels)))
+        found.append(described(even, curve, BY_NAME[name].label, evidence.levels))
     return tuple(found)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
 
 from loadtest.analyse import wording
-from loadtest.analyse.breakeven import break_even
+from loadtest.analyse.breakeven import break_even, crossings
 from loadtest.analyse.compare import Curve
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.guards import Rows
@@ -30,8 +31,29 @@ def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[f
             continue
         other = break_even(curves[name], name)
         if _disagree(own, other):
-            parts.append(wording.break_even(other, BY_NAME[name].label, levels))
+            parts.append(described(other, curves[name], BY_NAME[name].label, levels).sentence)
     return " ".join(part for part in parts if part)
+
+
+def described(found: BreakEven, curve: Curve, label: str, levels: Sequence[float]) -> BreakEven:
+    """Add the sentence on a break-even, with the loads above it at which the estimate alone is beyond it again."""
+    again = _again(curve, found)
+    return replace(found, sentence=wording.break_even(found, label, levels) + (f" {again}" if again else ""))
+
+
+def _again(curve: Curve, found: BreakEven) -> str:
+    """Say where above a crossing the estimate crosses back, none of which is proven."""
+    if found.form is not Crossing.PAYS_UP_TO:
+        return ""
+    first = next(iter(crossings(curve, found.threshold)), math.inf)
+    above = [float(x) for x in curve.levels if x > first]
+    ratios = {level: curve.ratio(level) for level in above}
+    back = [level for level, one in ratios.items()
+            if (one.value or 0.0) > found.threshold and not (one.low or 0.0) > found.threshold]  # fmt: skip
+    if not back:
+        return ""
+    each = ", ".join(wording.ratio(ratios[level]) for level in back)
+    return f"At {wording.listed(back)} the estimate is beyond that again ({each}), which is not proven."
 
 
 def _later(curve: Curve) -> str:
@@ -44,9 +66,9 @@ def _later(curve: Curve) -> str:
         if not late.any():
             return ""
         at = [float(x) for x in curve.levels[late]]
-        return f"First tokens are {_spread(curve.mean[late])} later at {wording.listed(at)}."
+        return f"First tokens are on average {_spread(curve.mean[late])} later at {wording.listed(at)}."
     where = "at every tested load" if first == 0 else f"from {wording.with_unit(float(curve.levels[first]))} on"
-    return f"First tokens are {_spread(curve.mean[first:])} later {where}."
+    return f"First tokens are on average {_spread(curve.mean[first:])} later {where}."
 
 
 def _spread(mean: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:

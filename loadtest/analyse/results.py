@@ -73,6 +73,7 @@ class BreakEven:
     in_flight: Estimate = Estimate()  # translated for the candidate's own and the baseline's mean in flight
     running: Estimate = Estimate()
     regions: tuple[tuple[float, float], ...] = ()  # loads where the whole interval is above the threshold
+    ended_by: str = ""  # of the decision's limit: the guard that bounds it above, in words; "" where the metric does
     sentence: str = ""
 
 

@@ -62,7 +62,8 @@ def _where(decision: Decision, levels: Sequence[float]) -> str:
     assert limit is not None
     match decision.answer:
         case Answer.PAYS_UP_TO:
-            return f"pays up to {wording.up_to(limit, levels)}"
+            known = wording.estimated(limit, levels)
+            return f"pays up to {wording.pays_up_to(limit)}" + (f" ({known})" if known else "")
         case Answer.PAYS_EVERYWHERE:
             return f"pays at every tested load ({wording.tested(levels)})"
         case _:

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import BreakEven
 
 
-def load(value: float) -> str:
+def load(value: float, *, toward: int = 0, tenths: bool = False) -> str:
     """Return a load without needless digits, as every sentence, chart and table writes it: 41, 2.5, 1.
 
-    Users have one digit below 10, where half a user is a twentieth of the answer or more; rates keep three digits.
+    Users have one digit below 10, where half a user is a twentieth of the answer or more, and with `tenths` above it
+    too; rates keep three digits. `toward` below or above 0 rounds down or up.
     """
     if loads.is_rate():
-        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-    return f"{value:.0f}" if round(value, 1) >= 10 or value == int(value) else f"{value:.1f}"
+        step = 10.0 ** (math.floor(math.log10(value)) - 2) if 0 < value < 1000 else 1.0
+        shown = _stepped(value, step, toward)
+        return f"{shown:.3g}" if shown < 1000 else f"{shown:.0f}"
+    if toward:
+        value = _stepped(value, 0.1 if tenths or round(_stepped(value, 0.1, toward), 6) < 10 else 1.0, toward)
+    if value == int(value) or (round(value, 1) >= 10 and not tenths):
+        return f"{value:.0f}"
+    return f"{value:.1f}"
 
 
-def form_of(at: Estimate) -> Callable[[float], str]:
-    """Return how the figures of an interval of loads are written: one narrower than two users keeps its tenths."""
-    if loads.is_rate() or at.low is None or at.high is None or at.high - at.low >= 2:
-        return load
-    return lambda value: f"{value:.1f}" if value != int(value) else f"{value:.0f}"
+def _stepped(value: float, step: float, toward: int) -> float:
+    """Return a value rounded to a multiple of a step: down, to the nearest or up; what is within 1e-6 of one is it."""
+    near = round(value / step)
+    if toward == 0 or abs(value / step - near) < 1e-6:
+        return near * step
+    return (math.floor if toward < 0 else math.ceil)(value / step) * step
+
+
+def texts(at: Estimate) -> tuple[str | None, str | None, str | None]:
+    """Return value, lower and upper bound of an interval of loads as they are written; what is absent is None.
+
+    Bounds are rounded outwards, so that nothing read off them claims more than they do; an interval that is narrower
+    than two users keeps its tenths.
+    """
+    narrow = at.low is not None and at.high is not None and at.high - at.low < 2
+    ends = ((at.value, 0), (at.low, -1), (at.high, 1))
+    value, low, high = (
+        None if x is None or math.isnan(x) else load(x, toward=toward, tenths=narrow) for x, toward in ends
+    )
+    return value, low, high
 
 
 def with_unit(value: float) -> str:
@@ -37,12 +59,11 @@ def listed(levels: Sequence[float]) -> str:
     return with_unit(levels[0]) if len(levels) == 1 else f"{', '.join(map(load, levels))} {loads.unit()}"
 
 
-def rounded_down(value: float) -> float:
-    """Return a load that does not promise more: whole users, or a rate of two digits."""
-    if not loads.is_rate() or value <= 0:
-        return math.floor(value)
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.floor(value / step + 1e-9) * step
+def claimed(at: Estimate) -> str:
+    """Return the load up to which it is proven to pay, with its unit: whole users, rounded down as bounds are."""
+    proven = at.low if at.low is not None else at.value
+    assert proven is not None
+    return loads.said(load(proven, toward=-1) if loads.is_rate() else f"{_stepped(proven, 1.0, -1):.0f}")
 
 
 def percent(share: float) -> str:
@@ -69,9 +90,15 @@ def spans(levels: Sequence[float], tested_levels: Sequence[float]) -> str:
 
 
 def ranges(regions: Sequence[tuple[float, float]]) -> str:
-    """Name ranges of load: 'from 4 to 24 users and from 48 to 64 users'."""
-    parts = [f"at {with_unit(a)}" if load(a) == load(b) else f"from {load(a)} to {with_unit(b)}" for a, b in regions]
-    return " and ".join(parts)
+    """Name ranges of load: 'from 4 to 24 users and from 48 to 64 users'; what is claimed is rounded inwards."""
+    return " and ".join(_range(low, high) for low, high in regions)
+
+
+def _range(low: float, high: float) -> str:
+    first, last = load(low, toward=1), load(high, toward=-1)
+    if float(first) > float(last):  # narrower than what is written
+        first, last = load(low), load(high)
+    return f"at {loads.said(first)}" if first == last else f"from {first} to {loads.said(last)}"
 
 
 def ratio(estimate: Estimate) -> str:
@@ -85,32 +112,51 @@ def ratio(estimate: Estimate) -> str:
 
 def bounded(at: Estimate, levels: Sequence[float]) -> str:
     """Return a load with its interval; a missing bound lies outside the tested loads."""
-    if at.value is not None and at.low is not None and at.high is not None:
-        if at.low == at.high:
-            return with_unit(at.value)
-        value, low, high = map(form_of(at), (at.value, at.low, at.high))
-        return f"{value} [{low}, {high}] {loads.unit()}"
-    if at.low is not None:
-        return f"at least {with_unit(at.low)} (where it ends is not settled up to {load(levels[-1])})"
-    if at.high is not None:
-        return f"at most {with_unit(at.high)} (where it begins is not settled from {load(levels[0])})"
+    value, low, high = texts(at)
+    if value is not None and low is not None and high is not None:
+        return loads.said(value) if at.low == at.high else f"{value} [{low}, {high}] {loads.unit()}"
+    if low is not None:
+        return f"at least {loads.said(low)} (where it ends is not settled up to {load(levels[-1])})"
+    if high is not None:
+        return f"at most {loads.said(high)} (where it begins is not settled from {load(levels[0])})"
     return "an unknown load"
 
 
-def up_to(limit: BreakEven, levels: Sequence[float]) -> str:
-    """Return the load of a limit with its interval; one that a guard sets, or data that are missing, has none."""
-    if limit.at.value == limit.at.low != limit.at.high:
-        return with_unit(limit.at.low or levels[0])
-    return bounded(limit.at, levels)
+def pays_up_to(limit: BreakEven) -> str:
+    """Return the load up to which it is proven to pay, translated: '23 users (≈ 21 in flight)'."""
+    return f"{claimed(limit.at)}{_in_flight(limit.at.low, limit.in_flight.low, toward=-1)}"
+
+
+def estimated(limit: BreakEven, levels: Sequence[float]) -> str:
+    """Say where the limit itself is estimated, and what ends it where that is a guard; empty where nothing is known."""
+    if limit.at.low is None:
+        where = f"the limit is {bounded(limit.at, levels)}"
+    elif limit.at.value == limit.at.low:  # a guard stops it at a tested load, or blocks that agree exactly
+        where = ""
+    elif limit.at.high is None:
+        where = f"where it ends is not settled up to {load(levels[-1])}"
+    else:
+        where = f"the limit itself is estimated at {bounded(limit.at, levels)}"
+    return "; ".join(part for part in (where, ended(limit)) if part)
+
+
+def ended(limit: BreakEven) -> str:
+    """Say that a guard bounds a limit above; empty where the metric does."""
+    if not limit.ended_by or limit.at.high is None:
+        return ""
+    return f"at {with_unit(limit.at.high)} a guard ends it: {limit.ended_by}"
 
 
 def in_flight(result: BreakEven) -> str:
     """Return ' (≈ 38 in flight)' where that differs from the users, else nothing."""
     there, at = result.in_flight, result.at
-    value, reference = (there.value, at.value) if at.value is not None else (there.low, at.low)
+    return _in_flight(at.value, there.value) if at.value is not None else _in_flight(at.low, there.low)
+
+
+def _in_flight(reference: float | None, value: float | None, toward: int = 0) -> str:
     if value is None or reference is None or (not loads.is_rate() and load(value) == load(reference)):
         return ""
-    return f" (≈ {load(value)} in flight)"
+    return f" (≈ {load(value, toward=toward)} in flight)"
 
 
 def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
@@ -120,7 +166,8 @@ def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
     where = bounded(result.at, levels)
     match result.form:
         case Crossing.PAYS_UP_TO:
-            return f"{subject} up to {where}{in_flight(result)}."
+            end = f"; {ended(result)}" if ended(result) else ""
+            return f"{subject} up to {where}{in_flight(result)}{end}."
         case Crossing.PAYS_FROM:
             return f"{subject} from {where} on{in_flight(result)}."
         case Crossing.PAYS_EVERYWHERE:

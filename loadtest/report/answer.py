@@ -48,7 +48,7 @@ def limit_tile(view: View) -> Tile | None:
     if limit is None or not view.levels:
         return None
     value, tone = {
-        Crossing.PAYS_UP_TO: (_settled(limit.at), "good"),
+        Crossing.PAYS_UP_TO: (_proven(limit.at), "good"),
         Crossing.PAYS_EVERYWHERE: (f"≥ {words.load(view.levels[-1])}", "good"),
         Crossing.NEVER_PAYS: ("never", "bad"),
         Crossing.PAYS_FROM: (f"from {words.load(limit.at.value)}", ""),
@@ -59,34 +59,33 @@ def limit_tile(view: View) -> Tile | None:
     return Tile(label=label, value=value, detail=limit_detail(view, limit), tone=tone)
 
 
-def _settled(at: Estimate) -> str:
-    """Return a limit, or the bound that exists where the other one lies outside the tested loads."""
-    if words.known(at.low) and not words.known(at.high):
-        return f"≥ {words.load(at.low)}"
+def _proven(at: Estimate) -> str:
+    """Return the load up to which it is proven to pay, as the headline has it, or the bound there is."""
     if words.known(at.high) and not words.known(at.low):
-        return f"≤ {words.load(at.high)}"
-    return wording.form_of(at)(at.value) if at.value is not None and words.known(at.value) else words.MISSING
+        return f"≤ {wording.texts(at)[2]}"
+    return wording.claimed(at).partition(" ")[0] if words.known(at.low) or words.known(at.value) else words.MISSING
 
 
 def limit_detail(view: View, limit: BreakEven) -> str:
-    """Return the interval of a limit, the tested loads it lies between, and requests in flight and running there."""
+    """Return the limit's estimate, the tested loads it lies between, and how many requests run at what is proven."""
     parts = []
     if limit.form is Crossing.BAND:
-        parts += [f"{words.load(low)} to {words.load(high)} {loads.unit()}" for low, high in limit.regions]
-    form = wording.form_of(limit.at)
-    bounds = [form(bound) for bound in (limit.at.low, limit.at.high) if bound is not None and words.known(bound)]
-    if len(bounds) == 2:
-        parts.append(f"95 % interval {bounds[0]} to {bounds[1]}")
-    elif bounds:
-        parts.append(f"best estimate {words.load(limit.at.value)}, the other end is not settled")
-    around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
-    if around is not None:
-        parts.append(f"interpolated between the tested {words.load(around[0])} and {words.load(around[1])}")
-    if words.known(limit.in_flight.value) and words.load(limit.in_flight.value) != words.load(limit.at.value):
-        parts.append(f"≈ {words.load(limit.in_flight.value)} in flight")
-    if words.known(limit.running.value):
-        parts.append(f"≈ {words.load(limit.running.value)} running")
+        parts.append(wording.ranges(limit.regions))
+    if limit.form is Crossing.PAYS_UP_TO:
+        parts += [part for part in (wording.estimated(limit, view.levels),) if part]
+        around = neighbours(view, limit.at.value)
+        parts += [f"between the tested {words.load(around[0])} and {words.load(around[1])}"] if around else []
+    proven = _translated(limit)
+    for name, value in (("in flight", proven[1]), ("running", proven[2])):
+        if words.known(value) and (name == "running" or words.load(value) != words.load(proven[0])):
+            parts.append(f"≈ {words.load(value)} {name}")
     return ", ".join(parts)
+
+
+def _translated(limit: BreakEven) -> tuple[float | None, float | None, float | None]:
+    """Return what is proven: in the controlled load, in flight and running."""
+    end = "low" if limit.at.low is not None else "value"
+    return getattr(limit.at, end), getattr(limit.in_flight, end), getattr(limit.running, end)
 
 
 def _speedup_range(view: View) -> Tile | None:

@@ -67,7 +67,7 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
         note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time."
         f"{_limit_note(view)}{absent(view.levels, {'pair of valid cells': points})}",
-        columns=("load", "speed-up, 95 % interval", "verdict", "tails proven worse", "blocks"), rows=tuple(rows),
+        columns=("load", "speed-up, 95 % interval", "verdict", "percentiles proven worse", "blocks"), rows=tuple(rows),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from loadtest.report.figures import (
     thinned,
 )
 from loadtest.report.view import View
-from loadtest.report.why_words import meeting, proven_by_tpot
+from loadtest.report.why_words import meeting, meets_again, proven_by_tpot
 
 
 def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -78,7 +78,9 @@ def _steps_title(tau: Mapping[float, Estimate], cost: Mapping[float, Estimate]) 
     gains = {level: brings / costs for level, (brings, costs) in ratios.items() if costs}
     met = meeting(gains)
     if met is not None:
-        return f"Decoding gains up to ≈ {loads.said(words.load(met[0]))}, where the lines cross: {at_top}"
+        back = meets_again(gains, met[0])
+        again = f", and again at {words.levels(back)}" if back else ""
+        return f"Decoding gains up to ≈ {loads.said(words.load(met[0]))}, where the lines cross{again}: {at_top}"
     above = sum(gain > 1 for gain in gains.values())
     where = "every tested load" if above == len(shared) else "no tested load" if not above else f"{above} tested loads"
     return f"Decoding gains at {where}: {at_top}"

@@ -41,7 +41,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
         parts.append(f"**Recommendation:** {quiet(sure.recommendation(view))}")
     parts += _candidates(view)
     even = decision.break_even.sentence if decision.break_even else ""
-    known = (even, decision.second, sure.losing_tails(view), *why_sentences(view), by_class(view))
+    known = (even, decision.second, *why_sentences(view), by_class(view))
     parts += [quiet(text) for text in known if text]
     if decision.reasons:
         parts.append("\n".join(f"- {quiet(reason)}" for reason in decision.reasons))

@@ -94,7 +94,6 @@ def _answer(view: View) -> dict[str, Any]:
         "why_sentences": why_words.why_sentences(view),
         "certainty": sure.certainty(view),
         "cut_answers": sure.cut_answers(view),
-        "losing_tails": sure.losing_tails(view),
         "reason": sure.recommendation_reason(view),
         "next_steps": next_steps.next_steps(view),
         "notes": view.judgement.notes[:NOTES],

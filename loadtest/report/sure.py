@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loadtest import loads
 from loadtest.analyse import wording
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Answer
 from loadtest.report import vocabulary, words
 from loadtest.report.view import TAILED, View, section
@@ -29,10 +30,12 @@ def certainty(view: View) -> str:
 def _bound(view: View) -> str:
     """Say what the answer's own interval is: of the limit, or of the load that is nearest to another answer."""
     decision = view.judgement.decision
-    at = decision.limit.at if decision.limit is not None else None
-    if decision.answer is Answer.PAYS_UP_TO and at is not None and at.low is not None and at.high is not None:
-        form = wording.form_of(at)
-        return f"With 95 % confidence the limit lies between {form(at.low)} and {loads.said(form(at.high))}. "
+    limit = decision.limit
+    if decision.answer is Answer.PAYS_UP_TO and limit is not None:
+        _, lower, upper = wording.texts(limit.at)
+        if lower is not None and upper is not None:
+            why = f" ({wording.ended(limit)})" if wording.ended(limit) else ""
+            return f"With 95 % confidence the limit lies between {lower} and {loads.said(upper)}{why}. "
     ends = [(view.speedup(view.decision_metric, level).ratio, level) for level in view.levels]
     lows = [(ratio.low, level) for ratio, level in ends if ratio.low is not None]
     highs = [(ratio.high, level) for ratio, level in ends if ratio.high is not None]
@@ -58,16 +61,39 @@ def neighbours(view: View, load: float | None) -> tuple[float, float] | None:
 
 
 def recommendation_reason(view: View) -> str:
-    """Say why the recommendation ends where it does; empty where that needs no word."""
+    """Say why the recommendation ends where it does, and what is worse within it; empty where that needs no word."""
+    told = [f"{words.plain(name, 80)}: {said}" for name, own in view.pairs.items() if (said := losing_tails(own))]
+    return "; ".join(part for part in (_ends(view), *(told or [losing_tails(view)])) if part)
+
+
+def _ends(view: View) -> str:
     decision = view.judgement.decision
     at = decision.limit.at if decision.limit is not None else None
     if at is None or not view.levels:
         return ""
     if decision.answer is Answer.PAYS_UP_TO and at.low is not None:
-        return "the highest load proven" if at.low == at.value else "the interval's lower end"
+        return (_highest(view, at.low) if at.low == at.value else _lower_end(at)) + _from(view)
     if decision.answer is Answer.PAYS_EVERYWHERE:
-        return f"tested up to {words.level(view.levels[-1])}; beyond, nothing is said"
+        tested = wording.tested(view.levels)
+        return f"tested {'at' if len(view.levels) == 1 else 'from'} {tested}; beyond, nothing is said"
     return "the tested loads at which it is proven" if decision.answer is Answer.PAYS_IN_BAND else ""
+
+
+def _highest(view: View, load: float) -> str:
+    return f"the highest {'tested ' if load in view.levels else ''}load proven"
+
+
+def _lower_end(at: Estimate) -> str:
+    """Name the lower end of the limit's interval, and how it is written where that has more digits than whole users."""
+    low = wording.texts(at)[1] or ""
+    exact = "" if loads.said(low) == wording.claimed(at) else f", {low}, in whole users"
+    return f"the lower end of the limit's interval{exact}"
+
+
+def _from(view: View) -> str:
+    """Say from which load on anything was tested, where lighter loads exist."""
+    lightest = view.levels[0]
+    return "" if lightest <= 1 and not loads.is_rate() else f"; nothing was tested below {words.level(lightest)}"
 
 
 def recommendation(view: View) -> str:
@@ -77,17 +103,16 @@ def recommendation(view: View) -> str:
 
 
 def losing_tails(view: View) -> str:
-    """Say at which loads that pay the tail of the deciding metric is proven worse; empty where at none.
+    """Say at which loads that pay a percentile of the deciding metric is proven worse; empty where at none.
 
     A metric without tails is asked about its end-to-end time.
     """
     metric = view.decision_metric if view.decision_metric in TAILED else "e2e"
     found = {level: said for level in view.levels
              if view.verdict(level) == "pays" and (said := worse_words(view, level, metric))}  # fmt: skip
-    if not found:
-        return ""
-    each = ", ".join(dict.fromkeys(found.values()))
-    return f"The gain is of the mean: at {words.levels(found)} the tail is proven worse ({each})."
+    where = {said: [level for level in found if found[level] == said] for said in found.values()}
+    each = ", ".join(f"{said} at {words.levels(own)}" for said, own in where.items())
+    return f"the gain is of the mean, and proven worse is {each}" if each else ""
 
 
 def worse_words(view: View, level: float, metric: str = "") -> str:

@@ -34,7 +34,11 @@ def levels(view: View) -> Table:
     depth = depth if depth not in ("", "p50") else "p90"
     compared: Row = ()
     if view.compared:
-        compared = (f"speed-up by {vocabulary.metric(view.decision_metric).short}", "verdict", "tails proven worse")
+        compared = (
+            f"speed-up by {vocabulary.metric(view.decision_metric).short}",
+            "verdict",
+            "percentiles proven worse",
+        )
     figures = (
         "TTFT p50",
         f"TTFT {depth}",

@@ -62,7 +62,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += [Text(words.plain(text)) for text in gate_report.second(judgement.gate)]
     parts += _gate(judgement)
     even = decision.break_even.sentence if decision.break_even else ""
-    parts += [Text(words.plain(text)) for text in (even, decision.second, sure.losing_tails(view)) if text]
+    parts += [Text(words.plain(text)) for text in (even, decision.second) if text]
     if decision.recommendation:
         parts.append(Text(f"Recommendation: {words.plain(sure.recommendation(view))}"))
     parts += _list("", decision.reasons)

@@ -17,8 +17,8 @@ DEPTHS = ("p50", "p90", "p95", "p99")
 TAILED = ("e2e", "ttft", "tpot")  # latencies whose tails are told beside a verdict
 IN_FLIGHT_RATIO = 0.98  # in flight ÷ users, from which on nobody pauses
 VERDICTS = {
-    "pays": "the whole interval of the deciding metric is beyond the least gain and no guard is broken; a tail may"
-    " still be worse, and stands beside it",
+    "pays": "the whole interval of the deciding metric is beyond the least gain and no guard is broken; a"
+    " percentile may still be worse, and stands beside it",
     "too little": "the whole interval is below the least gain",
     "slower": "the whole interval is below 1",
     "guard broken": "beyond the least gain, and a guard is proven broken",

@@ -43,6 +43,11 @@ def meeting(gains: Mapping[float, float]) -> tuple[float, float, float] | None:
     return None
 
 
+def meets_again(gains: Mapping[float, float], load: float) -> list[float]:
+    """Return the tested loads above a crossing at which a decode speed-up is above 1 once more."""
+    return [level for level, gain in sorted(gains.items()) if level > load and gain > 1]
+
+
 def proven_by_tpot(view: View) -> str:
     """Say at which loads the time per output token is proven better and worse; empty where at none."""
     ratios = {level: view.speedup("tpot", level).ratio for level in view.levels}
@@ -80,12 +85,14 @@ def _cause(entries: Sequence[Why]) -> str:
 
 def _meeting(view: View, entries: Sequence[Why]) -> str:
     """Say at which load decoding stops gaining, and that the deciding metric stops before where first tokens delay."""
-    found = meeting({why.level: why.decode_speedup or 0.0 for why in entries})
+    gains = {why.level: why.decode_speedup or 0.0 for why in entries}
+    found = meeting(gains)
     if found is None:
         return ""
     load, low, high = found
     said = f"Decoding stops gaining at ≈ {loads.said(words.load(load))}"
-    said += f" (interpolated between {words.load(low)} and {words.load(high)})"
+    said += f" (interpolated between {words.load(low)} and {words.load(high)}{_unproven(view, low, high)})"
+    said += _again(view, gains, load)
     even = view.judgement.decision.break_even
     at = even.at if even is not None and even.form is Crossing.PAYS_UP_TO else None
     if at is None or even is None or even.metric != "e2e" or at.value is None or at.high is None or at.high >= load:
@@ -95,3 +102,22 @@ def _meeting(view: View, entries: Sequence[Why]) -> str:
         return f"{said}."
     label = vocabulary.metric(even.metric).label
     return f"{said}; {label} does so at {words.load(at.value)} already, since first tokens come later."
+
+
+def _unproven(view: View, low: float, high: float) -> str:
+    """Say that no interval shows a crossing between two loads: counters have none, and time per token is not told."""
+    before, after = (view.speedup("tpot", level).ratio for level in (low, high))
+    shown = before.low is not None and before.low > 1 and after.high is not None and after.high < 1
+    return "" if shown else ", by estimates alone"
+
+
+def _again(view: View, gains: Mapping[float, float], load: float) -> str:
+    """Say at which loads above the crossing decoding gains again, and whether time per token proves it."""
+    back = meets_again(gains, load)
+    if not back:
+        return ""
+    ratios = [view.speedup("tpot", level).ratio.low for level in back]
+    proven = all(low is not None and low > 1 for low in ratios)
+    each = ", ".join(words.ratio(gains[level]) for level in back)
+    verb = "is" if proven else "is not"
+    return f"; at {words.levels(back)} it gains again ({each}), which {verb} proven by time per output token"

@@ -198,8 +198,9 @@ def of_loads(estimate: Estimate) -> str:
 
 
 def load_interval(estimate: Estimate) -> str:
-    """Return a load with its interval, with the digits that the answer's sentences give it: `3.2 [2.4, 4.7]`."""
-    return interval(estimate, wording.form_of(estimate))
+    """Return a load with its interval, as the answer's sentences write it: `3.2 [2.4, 4.7]`."""
+    value, low, high = (MISSING if text is None else text for text in wording.texts(estimate))
+    return value if low == high == MISSING else f"{value} [{low}, {high}]"
 
 
 def interval(estimate: Estimate, form: Format | None = None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from loadtest.analyse import wording
 from loadtest.analyse.breakeven import Translation, break_even, zones
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.decide import NOT, OPEN, PAYS, Evidence, decide, level_state
@@ -144,3 +145,64 @@ def test_a_ratio_is_held_against_its_margin_by_its_whole_interval(low: float, hi
 
 def test_points_have_no_width() -> None:
     assert (fit_curve({8.0: [0.25, 0.25, 0.25]}).half == 0).all()
+
+
+def noisy(*broken: float, ratios: Mapping[float, float] | None = None) -> Evidence:
+    """Return a run as noise leaves it: proven at 1 user alone, open above, the guards broken at these loads."""
+    means = ratios or {1.0: 1.71, 2.0: 1.61, 4.0: 0.94, 8.0: 1.034}
+    mean = np.log(list(means.values()))
+    curve = Curve(levels=np.array(list(means)), mean=mean, half=np.array([0.5, 0.5, 0.5, 0.53]),
+                  samples=(np.zeros(3),) * 4)  # fmt: skip
+    late = "first tokens are 110 % later (p50)"
+    given = tuple(Guard(name="ttft", level=x, finding=Finding.BROKEN if x in broken else Finding.HOLDS, sentence=late)
+                  for x in means)  # fmt: skip
+    return Evidence(
+        levels=tuple(means), rules=Decision(), curves={"e2e": curve}, guards=given, rows={}, baseline="b",
+        candidate="c", in_flight=Translation(by_level={}), running=Translation(by_level={}),
+    )  # fmt: skip
+
+
+def test_a_limit_that_a_guard_bounds_says_so_wherever_it_stands() -> None:
+    found = decide(noisy(4.0, 8.0))
+    assert (found.limit.at.high, found.break_even.at.high) == (4.0, None)  # which looks wrong without a word
+    said = "at 4 users a guard ends it: first tokens are 110 % later (p50)"
+    assert found.limit.ended_by == "first tokens are 110 % later (p50)"
+    assert found.headline.endswith(f"; the limit itself is estimated at 3.6 [1.8, 4] users; {said}.")
+    assert said in found.limit.sentence
+    assert said not in found.break_even.sentence
+    free = decide(noisy())
+    assert (free.limit.ended_by, "guard" in free.headline) == ("", False)
+
+
+def test_the_first_number_of_the_headline_is_the_advice() -> None:
+    found = decide(noisy(4.0))
+    assert found.headline.startswith("Speculation pays up to 1 user by end-to-end time")
+    assert found.recommendation == "on up to 1 user"
+
+
+def test_an_estimate_that_crosses_back_is_named_and_said_to_be_unproven() -> None:
+    found = decide(noisy(4.0))
+    again = "At 8 users the estimate is beyond that again (1.03 [0.61, 1.76]), which is not proven."
+    assert found.break_even.sentence.endswith(again)
+    assert found.limit.sentence.endswith(again)  # 1.034 is beyond 1.03 too
+    falling = decide(noisy(ratios={1.0: 1.71, 2.0: 1.61, 4.0: 0.94, 8.0: 0.9}))
+    assert "again" not in falling.break_even.sentence
+    assert "again" not in falling.limit.sentence
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown", "advice"),
+    [(22.6, 27.6, "25 [22, 28] users", "22 users"), (22.98, 27.1, "25 [22, 28] users", "22 users"),
+     (23.0, 28.0, "25 [23, 28] users", "23 users"), (22.99999999, 28.0, "25 [23, 28] users", "23 users"),
+     (7.66, 27.0, "25 [7.6, 27] users", "7 users"), (24.35, 25.61, "25 [24.3, 25.7] users", "24 users")],
+)  # fmt: skip
+def test_a_bound_and_the_advice_are_rounded_alike_and_never_promise_more(
+    low: float, high: float, shown: str, advice: str
+) -> None:
+    at = Estimate(value=25.0, low=low, high=high)
+    assert (wording.bounded(at, (1.0, 64.0)), wording.claimed(at)) == (shown, advice)
+
+
+def test_a_range_that_pays_is_rounded_inwards() -> None:
+    assert wording.ranges([(15.2, 23.9)]) == "from 16 to 23 users"
+    assert wording.ranges([(15.2, 15.4)]) == "at 15 users"

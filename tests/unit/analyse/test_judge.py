@@ -39,8 +39,9 @@ def test_pays_up_to() -> None:
     found = judged(FALLING)
     decision = found.decision
     assert (decision.answer, decision.exit_code) == (Answer.PAYS_UP_TO, ExitCode.PASS)
-    assert decision.headline.startswith("Speculation pays up to 13.")
-    assert decision.headline.split("; ")[0].endswith("users by end-to-end time, by at least 3 %.")
+    assert decision.headline.split("; the limit itself is estimated at ") == [
+        "Speculation pays up to 13 users by end-to-end time, by at least 3 %", "13.7 [13.3, 14.2] users."
+    ]  # fmt: skip
     assert decision.limit is not None
     assert decision.break_even is not None
     assert decision.limit.threshold == 1.03
@@ -117,8 +118,11 @@ def test_a_broken_guard_stops_it_before_the_metric_does() -> None:
     )
     assert decision.limit is not None
     assert (decision.limit.at.low, decision.limit.at.high) == (4.0, 16.0)
+    assert decision.limit.ended_by.startswith("first tokens are 5")
+    assert f"at 16 users a guard ends it: {decision.limit.ended_by}" in decision.headline
+    assert decision.headline.count("first tokens") == 1
     assert {g.level for g in decision.guards if g.finding is Finding.BROKEN and g.name == "ttft"} == {16.0, 64.0}
-    assert decision.second.startswith("First tokens are 5")
+    assert decision.second.startswith("First tokens are on average 5")
     assert "later from 16 users on." in decision.second
     relaxed = made.having(run=with_rules(ttft_ignore_below_s=1.0))
     assert judged(relaxed).decision.answer is Answer.PAYS_EVERYWHERE

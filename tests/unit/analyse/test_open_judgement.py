@@ -80,11 +80,13 @@ def test_a_closed_run_is_never_held_against_an_open_one_even_when_the_load_is_na
         refuse_unnamed(opened(), header(), ["load.kind", "load.levels"])
 
 
-def test_rates_keep_three_digits_and_are_rounded_down_to_two() -> None:
+def test_rates_keep_three_digits_and_their_bounds_are_rounded_outwards() -> None:
     with loads.spoken("requests/s"):
         assert wording.with_unit(0.25) == "0.25 requests/s"
         assert wording.tested((0.5, 12.0)) == "0.5 to 12 requests/s"
         assert wording.listed([0.5, 2.0]) == "0.5, 2 requests/s"
-        assert wording.bounded(Estimate(value=3.21, low=2.956, high=3.5), (0.5, 8.0)) == "3.21 [2.96, 3.5] requests/s"
-        assert [wording.rounded_down(x) for x in (0.0376, 3.29, 51.9, 2.0)] == pytest.approx([0.037, 3.2, 51.0, 2.0])
-    assert wording.rounded_down(51.9) == 51.0
+        assert wording.bounded(Estimate(value=3.21, low=2.956, high=3.5), (0.5, 8.0)) == "3.21 [2.95, 3.5] requests/s"
+        assert [wording.claimed(Estimate(value=99.0, low=x)) for x in (0.03769, 51.97, 2.0)] == [
+            "0.0376 requests/s", "51.9 requests/s", "2 requests/s"
+        ]  # fmt: skip
+    assert wording.claimed(Estimate(value=99.0, low=51.9)) == "51 users"

@@ -1,12 +1,14 @@
 """What a reader who has the page alone takes from it: each figure beside what it is, and what to do next."""
 
 import dataclasses
+import io
 import math
 
 import pytest
 import report_cases as cases
 import report_example as example
 from parsed import Parsed
+from rich.console import Console
 
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import TailRatio
@@ -16,8 +18,17 @@ from loadtest.report import answer, header, next_steps, rules, sure, tables, tab
 from loadtest.report.charts import CHARTS
 from loadtest.report.markdown import summary
 from loadtest.report.page import page
+from loadtest.report.terminal import print_summary
 from loadtest.report.view import View
 
+
+def on_terminal(judgement):
+    out = io.StringIO()
+    print_summary(Console(file=out, width=80), header_of(), judgement)
+    return out.getvalue()
+
+
+LOSING = "the gain is of the mean, and proven worse is E2E p90 +9.4 % at 8 users"
 AGAIN = "a user sends again when the last request is done"
 DRAW = {draw.__name__: draw for draw in CHARTS}
 DECIDED = {"min_gain": 0.03, "ttft_margin": 0.1, "on_time_margin": 0.01, "ttft_ignore_below_s": 0.1}
@@ -48,11 +59,10 @@ def shown():
 def test_the_top_of_the_page_answers_what_is_asked_first(shown):
     top = shown.text("answer")
     for said in (
-        "Recommendation: on up to 33 users (the interval's lower end)",
+        f"Recommendation: on up to 32 users (the lower end of the limit's interval; {LOSING})",
         f"closed loop, no think time ({AGAIN})",
-        "interpolated between the tested 32 and 64",
+        "estimated at 37 [32, 42] users, between the tested 32 and 64",
         "Next Start each server several times",
-        "at 8 users the tail is proven worse (E2E p90 +9.4 %).",
         "Answers cut at max tokens (64): 90 % (baseline), 90 % (speculative).",
         "Decoding stops gaining at ≈ 38 users",
         "7 loads, 6 blocks (a visit to every server at a load, close in time)",
@@ -125,15 +135,17 @@ def with_tails(*tails: TailRatio):
 def test_a_load_that_pays_shows_the_tail_that_is_proven_worse_in_every_form():
     found = with_tails(losing(8.0, "p50", OPEN), losing(8.0, "p90", WORSE), losing(8.0, "p95", OPEN),
                        losing(8.0, "p95", Estimate(value=0.7, low=0.6, high=0.8), "ttft"))  # fmt: skip
-    said = "The gain is of the mean: at 8 users the tail is proven worse (E2E p90 +9.4 %)."
-    assert sure.losing_tails(view(found)) == said
+    assert sure.losing_tails(view(found)) == LOSING
     table = tables.levels(view(found))
     rows = {row[:2]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert rows["8 users", "speculative"]["verdict"] == "pays"
-    assert rows["8 users", "speculative"]["tails proven worse"] == "E2E p90 +9.4 %, TTFT p95 +43 %"
-    assert rows["4 users", "speculative"]["tails proven worse"] == "–"
-    assert rows["8 users", "baseline"]["tails proven worse"] == ""
-    assert said in summary(header_of(), found)
+    assert rows["8 users", "speculative"]["percentiles proven worse"] == "E2E p90 +9.4 %, TTFT p95 +43 %"
+    assert rows["4 users", "speculative"]["percentiles proven worse"] == "–"
+    assert rows["8 users", "baseline"]["percentiles proven worse"] == ""
+    for text in (summary(header_of(), found), on_terminal(found), Parsed(page(header_of(), found)).text("answer")):
+        assert f"Recommendation: on up to 32 users (the lower end of the limit's interval; {LOSING})" in " ".join(
+            text.replace("\u00a0", " ").replace("**", "").split()
+        )
     chart = DRAW["speedup"](header_of(), found)
     assert {row[0]: row[2:4] for row in chart.rows}["8 users"] == ("pays", "E2E p90 +9.4 %, TTFT p95 +43 %")
 
@@ -146,10 +158,15 @@ def test_no_word_on_tails_that_are_not_proven_worse_where_it_pays(tails):
 @pytest.mark.parametrize(
     ("kind", "at", "reason"),
     [
-        (Answer.PAYS_UP_TO, Estimate(value=25.4, low=23.1, high=27.6), "the interval's lower end"),
-        (Answer.PAYS_UP_TO, Estimate(value=16.0, low=16.0, high=32.0), "the highest load proven"),
+        (Answer.PAYS_UP_TO, Estimate(value=25.4, low=23.1, high=27.6), "the lower end of the limit's interval"),
+        (
+            Answer.PAYS_UP_TO,
+            Estimate(value=3.6, low=1.6, high=4.0),
+            "the lower end of the limit's interval, 1.6, in whole users",
+        ),
+        (Answer.PAYS_UP_TO, Estimate(value=16.0, low=16.0, high=32.0), "the highest tested load proven"),
         (Answer.PAYS_UP_TO, Estimate(value=25.4, high=27.6), ""),
-        (Answer.PAYS_EVERYWHERE, Estimate(), "tested up to 64 users; beyond, nothing is said"),
+        (Answer.PAYS_EVERYWHERE, Estimate(), "tested from 1 to 64 users; beyond, nothing is said"),
         (Answer.PAYS_IN_BAND, Estimate(), "the tested loads at which it is proven"),
         (Answer.NEVER_PAYS, Estimate(), ""),
         (Answer.CANNOT_TELL, Estimate(), ""),
@@ -158,8 +175,8 @@ def test_no_word_on_tails_that_are_not_proven_worse_where_it_pays(tails):
 def test_the_recommendation_says_why_it_ends_there(kind, at, reason):
     limit = BreakEven(metric="e2e", threshold=1.03, form=Crossing.PAYS_UP_TO, at=at)
     found = decided(answer=kind, limit=limit, recommendation="on up to 23 users")
-    assert sure.recommendation_reason(view(found)) == reason
-    shown = f"Recommendation: on up to 23 users ({reason})" if reason else "Recommendation: on up to 23 users"
+    assert sure.recommendation_reason(view(found)).partition("; the gain is of the mean")[0] == reason
+    shown = f"Recommendation: on up to 23 users ({reason}" if reason else "Recommendation: on up to 23 users"
     assert shown.replace("Recommendation:", "**Recommendation:**") in summary(header_of(), found)
 
 
@@ -252,7 +269,7 @@ def test_next_names_the_requests_that_bound_the_tail_where_it_pays():
 
 def test_how_sure_explains_its_words_where_they_are_first_used(shown):
     said = sure.certainty(view())
-    assert said.startswith("With 95 % confidence the limit lies between 33 and 42 users. 7 loads, 6 blocks (a visit to")
+    assert said.startswith("With 95 % confidence the limit lies between 32 and 42 users. 7 loads, 6 blocks (a visit to")
     marked = sum(bool(cell.marks) for cell in view().judgement.cells)
     assert f"83 of 84 cells (one server at one load, once) valid ({marked} with a quality mark), " in said
     text = shown.text("definitions")
@@ -378,7 +395,7 @@ def test_loads_that_the_chart_of_classes_leaves_out_are_named():
 def test_the_table_of_draft_tokens_says_which_metric_it_follows_and_where_the_answers_limit_lies(shown):
     said = tables_detail.batch_words(view())
     assert said == (
-        "The rows follow time per output token; the answer follows end-to-end time, whose limit lies at 34 [30, 38]"
+        "The rows follow time per output token; the answer follows end-to-end time, whose limit lies at 34 [29, 39]"
         " running: from there to 36 tokens gain, and answers less than 3 %."
     )
     assert said in shown.text("why")

@@ -169,11 +169,11 @@ def test_ticks_too_close_to_read_lose_their_label():
 def test_the_speedup_chart_shades_the_limit_and_marks_both_crossings():
     chart = BY_NAME["speedup"](example.run(), example.judgement())
     assert (
-        chart.title == "Speculation is 1.44× as fast at 1 user and 0.89× at 64 users; break-even at 41 [36, 46] users"
+        chart.title == "Speculation is 1.44× as fast at 1 user and 0.89× at 64 users; break-even at 41 [36, 47] users"
     )
     (shaded,) = [shape for shape in chart.figure.layout.shapes if shape.type == "rect"]
     assert (shaded.x0, shaded.x1) == pytest.approx((37 * 0.88, 37 * 1.13))
-    assert {"limit 37 [33, 42]", "break-even 41 [36, 46]"} <= {trace.name for trace in chart.figure.data}
+    assert {"limit 37 [32, 42]", "break-even 41 [36, 47]"} <= {trace.name for trace in chart.figure.data}
 
 
 def test_a_limit_that_is_open_on_one_side_is_shaded_to_the_last_level():

@@ -65,7 +65,7 @@ def test_the_summary_holds_the_answer_and_every_level(tmp_path):
     assert flat.startswith("SIMULATED: These figures describe a model, not anyone's hardware.")
     assert example.HEADLINE in flat
     assert example.SECOND in flat
-    assert "Recommendation: on up to 33 users" in flat
+    assert "Recommendation: on up to 32 users" in flat
     lines = [line.split() for line in text.splitlines()]
     for level in ("1", "2", "4", "8", "16", "32", "64"):
         at = next(i for i, line in enumerate(lines) if line[:2] == [level, "baseline"])

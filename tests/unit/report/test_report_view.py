@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 import report_example as example
@@ -11,7 +12,7 @@ from loadtest.report import answer, header, rules, tables, why_words
 from loadtest.report.charts_speedup import speedup
 from loadtest.report.view import VERDICTS, View
 
-BETWEEN = "interpolated between the tested 16 and 32"
+BETWEEN = "between the tested 16 and 32"
 
 
 def view_of(ratio: Estimate, *guards: Finding) -> View:
@@ -95,9 +96,9 @@ def test_threshold_and_metric_come_from_the_header_where_there_is_no_limit():
 def test_key_figures_of_a_comparison():
     found = {tile.label: tile for tile in answer.tiles(View(run=example.run(), judgement=example.judgement()))}
     limit = found["Pays up to, in users"]
-    assert (limit.value, limit.tone) == ("37", "good")
+    assert (limit.value, limit.tone) == ("32", "good")
     assert limit.detail == (
-        "95 % interval 33 to 42, interpolated between the tested 32 and 64, ≈ 35 in flight, ≈ 34 running"
+        "the limit itself is estimated at 37 [32, 42] users, between the tested 32 and 64, ≈ 31 in flight, ≈ 30 running"
     )
     assert found["Speed-up by end-to-end time"].value == "1.44× → 0.89×"
     assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
@@ -109,10 +110,13 @@ def test_key_figures_of_a_comparison():
 @pytest.mark.parametrize(
     ("at", "value", "detail"),
     [
-        (Estimate(value=20.0, low=12.0), "≥ 12", f"best estimate 20, the other end is not settled, {BETWEEN}"),
-        (Estimate(value=20.0, high=26.0), "≤ 26", f"best estimate 20, the other end is not settled, {BETWEEN}"),
-        (Estimate(value=20.0), "20", BETWEEN),
-        (Estimate(value=16.0, low=16.0, high=32.0), "16", "95 % interval 16 to 32"),
+        (Estimate(value=20.0, low=12.0), "12", f"where it ends is not settled up to 64, {BETWEEN}"),
+        (
+            Estimate(value=20.0, high=26.0),
+            "≤ 26",
+            f"the limit is at most 26 users (where it begins is not settled from 1), {BETWEEN}",
+        ),
+        (Estimate(value=16.0, low=16.0, high=32.0), "16", ""),
     ],
 )
 def test_a_limit_with_one_bound_is_given_by_that_bound(at, value, detail):
@@ -197,7 +201,7 @@ def test_a_table_of_cells_is_cut_where_the_page_would_grow_too_large():
     ("low", "value", "high", "texts"),
     [
         (2.4, 3.2, 4.7, ("2.4", "3.2", "4.7")),
-        (9.71, 12.2, 14.2, ("9.7", "12", "14")),
+        (9.71, 12.2, 14.2, ("9.7", "12", "15")),
         (13.42, 13.51, 13.6, ("13.4", "13.5", "13.6")),
         (2.0, 3.04, 5.5, ("2", "3.0", "5.5")),
         (8.2, 9.97, 12.0, ("8.2", "10", "12")),
@@ -212,6 +216,7 @@ def test_sentences_tiles_charts_and_tables_write_a_load_with_the_same_digits(low
     assert wording.bounded(at, (1.0, 64.0)) == bounded(at, (1.0, 64.0), "users") == f"{written} users"
     found = View(run=example.run(), judgement=judged)
     tile = answer.tiles(found)[0]
-    assert (tile.value, tile.detail.partition(", interp")[0]) == (texts[1], f"95 % interval {texts[0]} to {texts[2]}")
+    assert float(tile.value) == math.floor(float(texts[0]))  # what is proven, in whole users
+    assert tile.detail.startswith(f"the limit itself is estimated at {written} users")
     assert tables.break_evens(found).rows[0][3] == written
     assert f"limit {written}" in [trace.name for trace in speedup(example.run(), judged).figure.data]
