@@ -15,6 +15,7 @@ from loadtest.analyse.summary import GUARD_TAILS
 from loadtest.analyse.tails import QUANTILES, bound_needs
 from loadtest.settings import Decision
 
+ROUNDING = 1e-9
 Rows = Mapping[tuple[str, float], ArmLevel]
 
 
@@ -30,19 +31,36 @@ def guards(figures: Figures, rows: Rows, baseline: str, candidate: str, levels: 
     fit = partial(fit_curve, restarted=restarted, confidence=confidence)
     tails = {name: paired(figures, baseline, candidate, f"ttft_{name}") for name in GUARD_TAILS}
     ratios = {name: fit(log_ratios(pairs, "higher")) for name, pairs in tails.items()}
-    on_time = fit(_differences(figures, baseline, candidate, "on_time"))
-    error = fit(_differences(figures, baseline, candidate, "error_ratio"))
+    shares = {name: paired(figures, baseline, candidate, name) for name in ("on_time", "error_ratio")}
+    on_time, error = (fit(_differences(pairs)) for pairs in shares.values())
     found: list[Guard] = []
     for level in levels:
         found.append(_ttft(level, rows.get((baseline, level)), rows.get((candidate, level)), tails, ratios, rules))
-        found.append(_difference("on_time", level, on_time, -rules.on_time_margin, "the share of tokens on time"))
-        found.append(_difference("error_ratio", level, error, 0.0, "the share of failed requests"))
+        told = _difference("on_time", level, on_time, -rules.on_time_margin, "the share of tokens on time")
+        found.append(_possible(told, shares["on_time"].get(level, ())))
+        told = _difference("error_ratio", level, error, 0.0, "the share of failed requests")
+        found.append(_possible(told, shares["error_ratio"].get(level, ())))
     return tuple(found)
 
 
-def _differences(figures: Figures, baseline: str, candidate: str, metric: str) -> dict[float, list[float]]:
-    pairs = paired(figures, baseline, candidate, metric)
+def _differences(pairs: Mapping[float, Sequence[tuple[float, float]]]) -> dict[float, list[float]]:
     return {level: [c - b for b, c in values] for level, values in pairs.items()}
+
+
+def _possible(guard: Guard, pairs: Sequence[tuple[float, float]]) -> Guard:
+    """Leave out a bound that no candidate could reach from the baseline's share: there the interval says nothing.
+
+    A t interval of a difference of shares overshoots where blocks are few (Newcombe, Statistics in Medicine 17:
+    873-890, 1998). The finding is of the whole interval and stays; taking a bound away only widens what is claimed.
+    """
+    low, high = guard.ratio.low, guard.ratio.high
+    if low is None or high is None or not pairs:
+        return guard
+    base = sum(b for b, _ in pairs) / len(pairs)
+    kept = replace(
+        guard.ratio, low=low if low >= -base - ROUNDING else None, high=high if high <= 1 - base + ROUNDING else None
+    )
+    return replace(guard, ratio=kept)
 
 
 def deepest_shared(base: ArmLevel | None, cand: ArmLevel | None) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from loadtest.analyse import design_effect
 from loadtest.analyse.damage import cell_damage
+from loadtest.analyse.estimates import Estimate, within
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
 from loadtest.analyse.results import ArmLevel, Tail
@@ -118,7 +119,7 @@ def arm_levels(
                     level=level,
                     requests=sum(m.requests for m in own),
                     failed=sum(m.failed for m in own),
-                    means={m.name: mean_estimate([cell.figures[m.name] for cell in own]) for m in METRICS},
+                    means={m.name: _mean([cell.figures[m.name] for cell in own], m) for m in METRICS},
                     tails={name: tail[level] for name, tail in tails.items()},
                     in_flight=mean_estimate([_number(c.in_flight_mean) for c in cells]).value,
                     running=window_gauge(cells, scrapes, "running"),
@@ -129,6 +130,12 @@ def arm_levels(
                 )
             )
     return tuple(rows)
+
+
+def _mean(values: Sequence[float], metric: Metric) -> Estimate:
+    """Return the mean over blocks; the interval of a share ends at 0 and 1 as well."""
+    mean = mean_estimate(values)
+    return within(mean, 0.0, 1.0) if metric.kind is Kind.SHARE else mean
 
 
 def _number(value: float | None) -> float:

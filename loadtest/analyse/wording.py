@@ -107,7 +107,13 @@ def ratio(estimate: Estimate) -> str:
         return "unknown"
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return f"{estimate.value:.2f} [{apart(estimate.low)}, {apart(estimate.high)}]"
+
+
+def apart(bound: float, mark: float = 1.0) -> str:
+    """Return a bound of a ratio with two digits, or with up to four where two do not tell it from its mark."""
+    places = next((n for n in (2, 3, 4) if bound == mark or f"{bound:.{n}f}" != f"{mark:.{n}f}"), 2)
+    return f"{bound:.{places}f}"
 
 
 def bounded(at: Estimate, levels: Sequence[float]) -> str:

@@ -49,6 +49,12 @@ def banners(view: View) -> tuple[Banner, ...]:
     said = (
         (bool(faked), "Faked acceptance", "alarm", f"Drafts are accepted by decree ({', '.join(faked)}): no evidence."),
         (simulated(run), "Simulated", "note", "These figures describe a model, not anyone's hardware."),
+        (
+            on_cpu(view),
+            "CPU servers",
+            "note",
+            "They predict nothing of a deployment on accelerators, or of another model.",
+        ),
         (answer is Answer.INVALID, "Invalid", "alarm", "This run cannot be judged. Use none of its figures."),
         (interrupted(run) or code == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
         (smoke, "Smoke run", "note", "It shows that the pieces work together and proves nothing."),
@@ -194,6 +200,13 @@ def _hardware(view: View) -> str:
     if len({text for _, text in said}) <= 1:
         return said[0][1] if said else ""
     return "; ".join(f"{name}: {text or 'not said'}" for name, text in said)
+
+
+def on_cpu(view: View) -> bool:
+    """Say whether every server says that it runs on a CPU."""
+    told = [section(table, "config").get("device_config.device") or section(table, "config").get(
+        "device_config.device_type") for _, table in arm_tables(view)]  # fmt: skip
+    return bool(told) and all(one == "cpu" for one in told)
 
 
 def _load(load: Mapping[str, Any], habits: Mapping[str, Any]) -> str:

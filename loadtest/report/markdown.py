@@ -10,6 +10,7 @@ from typing import Any
 from loadtest.analyse.results import Judgement
 from loadtest.report import gate as gate_report
 from loadtest.report import header, sure, tables, vocabulary, words
+from loadtest.report.caveats import caveats
 from loadtest.report.charts_classes import by_class
 from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.view import View
@@ -48,7 +49,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     steps = [f"- {_step(step)}" for step in next_steps(view)]
     parts += ["\n".join(["**Next:**", "", *steps])] if steps else []
     parts += _levels(view)
-    parts += [quiet(text) for text in (sure.certainty(view), sure.cut_answers(view)) if text]
+    parts += [quiet(text) for text in (sure.certainty(view), *caveats(view), sure.cut_answers(view)) if text]
     if judgement.notes:
         shown = [f"- {quiet(note)}" for note in judgement.notes[:NOTES]]
         more = len(judgement.notes) - NOTES

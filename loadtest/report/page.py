@@ -11,6 +11,7 @@ from loadtest.analyse.results import Answer, Judgement
 from loadtest.record import KeptText
 from loadtest.report import (
     answer,
+    caveats,
     header,
     next_steps,
     outputs,
@@ -93,6 +94,7 @@ def _answer(view: View) -> dict[str, Any]:
         "tiles": answer.tiles(view),
         "why_sentences": why_words.why_sentences(view),
         "certainty": sure.certainty(view),
+        "caveats": caveats.caveats(view),
         "cut_answers": sure.cut_answers(view),
         "reason": sure.recommendation_reason(view),
         "next_steps": next_steps.next_steps(view),

@@ -14,6 +14,7 @@ from loadtest import loads
 from loadtest.analyse.results import Judgement
 from loadtest.report import again, header, runs, sure, vocabulary, why_words, words
 from loadtest.report import gate as gate_report
+from loadtest.report.caveats import caveats
 from loadtest.report.charts_classes import by_class
 from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.runs import Entry
@@ -72,7 +73,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
         Text(""),
         *(Text(line) for line in (*why_words.why_sentences(view), by_class(view)) if line),
         Text(sure.certainty(view)),
-        *(Text(line) for line in (sure.cut_answers(view),) if line),
+        *(Text(line) for line in (*caveats(view), sure.cut_answers(view)) if line),
     ]
     parts += _steps(next_steps(view))
     parts += _list("note: ", judgement.notes)

@@ -10,6 +10,7 @@ from loadtest import loads
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Why
 from loadtest.report import vocabulary, words
+from loadtest.report.caveats import suspects
 from loadtest.report.view import View
 
 
@@ -27,7 +28,7 @@ def why_sentences(view: View) -> tuple[str, ...]:
     if last is first:
         return (_accounting(first),)
     met = "" if view.run.get("aa") else _meeting(view, entries)
-    said = (met, _cause(entries), _accounting(first), _accounting(last))
+    said = (met, _cause(entries, bool(suspects(view))), _accounting(first), _accounting(last))
     return tuple(sentence for sentence in said if sentence)
 
 
@@ -69,7 +70,8 @@ def _accounting(why: Why) -> str:
     )
 
 
-def _cause(entries: Sequence[Why]) -> str:
+def _cause(entries: Sequence[Why], moved: bool) -> str:
+    """Name the term that changes with load; `moved`: acceptance itself may have, and is not said to be the same."""
     tau, step = (
         math.log(max(values) / min(values))
         for values in ([why.tau_all or 1 for why in entries], [why.step_ratio or 1 for why in entries])
@@ -77,7 +79,11 @@ def _cause(entries: Sequence[Why]) -> str:
     if max(tau, step) < 0.05:
         return "Neither changes with load by more than 5 %."
     if step > 2 * tau:
-        return "What changes with load is the cost of a step, not the acceptance of drafts."
+        return "What changes with load is the cost of a step" + (
+            "; that acceptance stays the same cannot be said (How sure)."
+            if moved
+            else ", not the acceptance of drafts."
+        )
     if tau > 2 * step:
         return "What changes with load is the number of accepted tokens, not the cost of a step."
     return "Both the cost of a step and the number of accepted tokens change with load."

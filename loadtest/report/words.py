@@ -212,7 +212,8 @@ def interval(estimate: Estimate, form: Format | None = None) -> str:
     written = form or count
     if written is time:
         written = _time_format(next((i for i in (value, low, high) if i and math.isfinite(i)), 0.0))
-    texts = [MISSING if item is None else written(item) for item in (value, low, high)]
+    bound = wording.apart if written is ratio else written
+    texts = [MISSING if item is None else form(item) for item, form in ((value, written), (low, bound), (high, bound))]
     if low is None and high is None:
         return texts[0]
     bounds = [re.sub(r" (ms|s|points|%)$|×$", "", text) for text in texts[1:]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from made_run import BASE, SPEC
 
@@ -124,3 +125,32 @@ def test_sentence_of_a_difference() -> None:
         == "the share of failed requests is 2.0 points higher"
     )
     assert judged({}, {})["on_time"].sentence == "the share of tokens on time is the same"
+
+
+def test_a_bound_that_no_candidate_could_reach_is_no_bound_and_the_finding_stays() -> None:
+    """Shares of 0.84 to 0.89: with four blocks the t interval of the difference spans −25 to +35 points."""
+    found = judged({"on_time": [0.60, 0.99, 0.80, 0.97]}, {"on_time": [0.95, 0.75, 0.99, 0.87]})["on_time"]
+    assert found.ratio.value == pytest.approx(0.05)
+    assert found.ratio.low == pytest.approx(0.05 - 3.182 * 0.2685 / 2, abs=1e-3)
+    assert found.ratio.high is None  # 0.05 + 0.42: the baseline's 0.84 leaves 0.16
+    assert found.finding is Finding.UNPROVEN
+    errors = judged({}, {"error_ratio": [0.0, 0.01, 0.0, 0.0]})["error_ratio"]
+    assert errors.ratio.low is None  # there are no fewer than none
+    assert errors.ratio.high == pytest.approx(0.0025 + 3.182 * 0.0025, abs=1e-5)
+    assert judged({}, {})["error_ratio"].ratio == Estimate(value=0.0, low=0.0, high=0.0, n=BLOCKS)
+
+
+def test_leaving_a_bound_out_never_loses_the_true_difference() -> None:
+    """2000 experiments of three noisy blocks: what is printed holds the truth at least as often as is claimed."""
+    draws = np.random.default_rng(5)
+    truth, held, cut = 0.90 - 0.85, 0, 0
+    for _ in range(2000):
+        base, cand = ((mean + draws.normal(0, noise, 3)).tolist() for mean, noise in ((0.85, 0.04), (0.90, 0.025)))
+        figures = {(arm, 8.0, block): {"on_time": share} for arm, shares in ((BASE, base), (SPEC, cand))
+                   for block, share in enumerate(shares)}  # fmt: skip
+        found = next(g for g in guards(figures, {}, BASE, SPEC, [8.0], Decision()) if g.name == "on_time")
+        low, high = found.ratio.low, found.ratio.high
+        cut += high is None
+        held += (low is None or low <= truth) and (high is None or high >= truth)
+    assert cut > 200
+    assert held >= 0.94 * 2000  # the draws' own error is half a per cent
