@@ -83,3 +83,8 @@ def printable(text: str) -> str:
     """Return text without escape sequences and control characters: a server's words reach a terminal."""
     text = _ESCAPES.sub("", text)
     return "".join(c for c in text if c in "\n\t" or c.isprintable())
+
+
+def server_named(name: str) -> str:
+    """Return how a sentence calls the server of an arm."""
+    return "the server" if name == "server" else f"the {name} server"

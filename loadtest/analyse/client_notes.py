@@ -57,7 +57,7 @@ def _asking(run: Mapping[str, Any]) -> str:
         level = _number(found.get("level")) or 0
         parts.append(
             f"Asking for the tokens of each chunk changes the time per token by {_change(cost)} %{bounds}"
-            f" ({found.get('arm')} server, {level:g} user{'s' if level != 1 else ''})."
+            f" (of {found.get('arm')}, at {level:g} user{'s' if level != 1 else ''})."
         )
     elif str(found.get("why", "")).startswith("could not"):
         parts.append(f"What asking for the tokens of each chunk costs {found['why']}.")

@@ -17,6 +17,7 @@ from loadtest.analyse.server_validity import TREND_P, held_back, remembers, unus
 from loadtest.analyse.stationarity import CONFIDENCE, HALVES_RATIO, not_steady
 from loadtest.analyse.summary import Measured
 from loadtest.analyse.validity import CELL_RULES, REPEATS_RATIO, cell_unknowns
+from loadtest.errors import server_named
 from loadtest.record import GIVEN_UP
 
 __all__ = ["RULES", "RUN_RULES", "RunFacts", "run_marks", "twin_requests"]
@@ -38,9 +39,9 @@ def _nothing_succeeded(facts: RunFacts) -> Mark | Unknown | None:
         own = facts.of(arm)
         due, sent = sum(m.requests for m in own), sum(m.sent for m in own)
         if sent and not any(m.requests_client for m in own):
-            found.append(f"All {sent} requests to the {arm} server failed: {_mostly(own)}.{_said(facts, arm)}")
+            found.append(f"All {sent} requests to {server_named(arm)} failed: {_mostly(own)}.{_said(facts, arm)}")
         elif due and due == sum(m.failed for m in own):
-            found.append(f"All {due} requests to the {arm} server that fell due in a window failed:"
+            found.append(f"All {due} requests to {server_named(arm)} that fell due in a window failed:"
                          f" {_mostly(own)}.{_said(facts, arm)}")  # fmt: skip
     return Mark(sentence=" ".join(found), invalid=True) if found else None
 
@@ -110,7 +111,7 @@ def _nothing_valid(facts: RunFacts) -> Mark | None:
         sent, failed = sum(m.sent for m in own), sum(sum(m.failures.values()) for m in own)
         if failed and not isinstance(_nothing_succeeded(facts), Mark):
             failing.append(
-                f" {failed} of {sent} requests to the {arm} server failed: {_mostly(own)}.{_said(facts, arm)}"
+                f" {failed} of {sent} requests to {server_named(arm)} failed: {_mostly(own)}.{_said(facts, arm)}"
             )
     return Mark(sentence=f"No valid cell of {' and '.join(empty)}.{''.join(failing)}", invalid=True)
 

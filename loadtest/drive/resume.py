@@ -22,7 +22,7 @@ from loadtest.drive.plan import Cell
 from loadtest.drive.planning import next_look
 from loadtest.drive.prepare import Prepared, prepare
 from loadtest.drive.stages import LOOKS, Course
-from loadtest.errors import UsageError
+from loadtest.errors import UsageError, server_named
 from loadtest.experiment import from_document
 from loadtest.record import TEXTS, CellRecord
 from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
@@ -221,7 +221,7 @@ def refuse_others(run: Resumed, name: str, now: Identity) -> None:
     first = recorded_identities(run.header).get(name)
     lines = differences(first, now) if first else ""
     if lines:
-        raise UsageError(f"The {name} server is not the one that {run.folder} was measured with:\n{lines}\n"
+        raise UsageError(f"T{server_named(name)[1:]} is not the one that {run.folder} was measured with:\n{lines}\n"
                          "Bring up what it was measured with, or measure anew.")  # fmt: skip
 
 

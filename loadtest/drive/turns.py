@@ -10,8 +10,8 @@ from typing import Any
 
 from loadtest.drive.pair import introduce, refuse_another, takes_salt
 from loadtest.drive.prepare import Prepared
-from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError
-from loadtest.servers.control import Arm, server_named
+from loadtest.errors import LoadtestError, NotComparable, RunError, UsageError, server_named
+from loadtest.servers.control import Arm
 from loadtest.servers.file import Start
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import ManagedServer, refuse_missing_program

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadtest.errors import UsageError
+from loadtest.errors import UsageError, server_named
 from loadtest.servers.headers import refuse_unsendable
 
 ARM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -82,8 +82,3 @@ def _variable(name: str, purpose: str) -> str:
 def arm_from(data: Mapping[str, Any]) -> Arm:
     """Return the arm that `dataclasses.asdict` turned into plain data."""
     return Arm(**{**data, "metrics": tuple(data["metrics"]), "counts": tuple(data.get("counts", ()))})
-
-
-def server_named(name: str) -> str:
-    """Return how a sentence calls the server of an arm."""
-    return "the server" if name == "server" else f"the {name} server"

@@ -14,7 +14,6 @@ from loadtest.servers import prometheus
 from loadtest.servers.arm import NO_COUNTERS
 from loadtest.servers.arm import Arm as Arm
 from loadtest.servers.arm import arm_from as arm_from
-from loadtest.servers.arm import server_named as server_named
 from loadtest.servers.counters import parse_exposition
 from loadtest.servers.fetch import Answer, NoAnswer, fetch
 from loadtest.servers.hiding import carried, purged, without

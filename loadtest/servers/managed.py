@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from loadtest.errors import UsageError
-from loadtest.servers.control import Arm, Control, server_named
+from loadtest.errors import UsageError, server_named
+from loadtest.servers.control import Arm, Control
 from loadtest.servers.fetch import NoAnswer
 from loadtest.servers.file import Start
 from loadtest.servers.hiding import clean, forms

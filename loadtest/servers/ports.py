@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from loadtest.errors import UsageError
-from loadtest.servers.arm import Arm, server_named
+from loadtest.errors import UsageError, server_named
+from loadtest.servers.arm import Arm
 from loadtest.servers.keeper import LINUX
 
 TRIAL_S = 2.0  # a connection to a port that something may hold

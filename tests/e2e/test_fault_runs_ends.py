@@ -84,7 +84,7 @@ def test_a_server_that_fails_every_request_is_invalid_and_said_to(ended: dict[st
     assert run.process.returncode == 5, run.text
     verdict, rows = _json(run.folder / "verdict.json"), _rows(run)
     assert verdict["decision"]["answer"] == "invalid"
-    assert f"All {len(rows)} requests to the server server failed: HTTP 500." in verdict["decision"]["headline"]
+    assert f"All {len(rows)} requests to the server failed: HTTP 500." in verdict["decision"]["headline"]
     assert verdict["decision"]["headline"] in " ".join(run.text.split())
     assert {row["error"] for row in rows} == {"HTTP 500: CUDA out of memory"}
     assert 10 <= len(rows) < 40, "a cell without a success is given up"

@@ -102,7 +102,7 @@ ASKING = {
     "way": "continuous", "limit_ratio": 0.02, "cost_ratio": 0.0042, "cost_low": -0.0061, "cost_high": 0.0147,
 }  # fmt: skip
 COST = (
-    "Asking for the tokens of each chunk changes the time per token by +0.4 % [−0.6, +1.5] (baseline server, 32 users)."
+    "Asking for the tokens of each chunk changes the time per token by +0.4 % [−0.6, +1.5] (of baseline, at 32 users)."
 )
 UNCOUNTED = (
     "How many tokens a chunk has is not told by every server: tpot, token_gap, tokens_per_chunk and on_time have no"
