@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from loadtest.analyse import wording
@@ -25,13 +26,15 @@ WARNING = (
 
 
 def batch_table(
-    curve: Curve | None, running: Mapping[float, float], draft_tokens: int | None, label: str
-) -> BatchTable:
+    curve: Curve | None, running: Mapping[float, float], draft_tokens: int | None, label: str,
+    recommended: Sequence[tuple[float, float]],
+) -> BatchTable:  # fmt: skip
     """Return the table by the curve of the speed-up (time per output token), keyed by the candidate's running requests.
 
     `running` is the mean number of running requests of the candidate by level. A row is settled from one tested load to
     another, neighbours whose whole intervals lie on that side of 1; what lies below, between and beyond them is a row
-    of its own, which is not. The setting joins rows of as many draft tokens.
+    of its own, which is not. Nothing is drafted outside the `recommended` ranges of load, which lie within the tested
+    ones: the table is never bolder than the answer. The setting joins rows of as many draft tokens.
     """
     if not draft_tokens:
         return BatchTable(why_not="It is not known how many tokens the server drafts.")
@@ -49,8 +52,54 @@ def batch_table(
     rows = _rows(curve, levels, here, [cut for cut in cuts if cut is not None], draft_tokens)
     if not any(row.settled for row in rows):
         return BatchTable(why_not=f"At no tested load is the speed-up by {label} told from 1.")
+    rows = _limited(rows, _spans(recommended, translation), curve, here)
+    if not any(row.draft_tokens for row in rows):
+        return BatchTable(why_not="At no load does the answer recommend speculation where tokens come faster with it.")
     setting = json.dumps({"num_speculative_tokens_per_batch_size": _joined(rows)})
     return BatchTable(rows=rows, setting=setting, warning=WARNING)
+
+
+def _spans(recommended: Sequence[tuple[float, float]], translation: Translation) -> list[tuple[int, int]]:
+    """Return ranges of load as whole numbers of running requests within them; one load alone is the nearest number."""
+    found = []
+    for low, high in recommended:
+        first, last = translation.at(low), translation.at(high)
+        if first is None or last is None:
+            continue
+        start, end = max(1, math.ceil(first)), math.floor(last)
+        found.append((start, end) if start <= end else (max(1, round(first)), max(1, round(first))))
+    return found
+
+
+def _limited(
+    rows: Sequence[BatchRow], spans: Sequence[tuple[int, int]], curve: Curve, running: Sequence[float]
+) -> tuple[BatchRow, ...]:
+    """Return the rows, cut where a recommended range begins or ends, that draft nothing outside of these."""
+    found: list[BatchRow] = []
+    for row in rows:
+        if not row.draft_tokens:
+            found.append(row)
+            continue
+        starts = {s for s, _ in spans} | {e + 1 for _, e in spans}
+        edges = [row.start, *sorted(x for x in starts if row.start < x <= row.end), row.end + 1]
+        for start, stop in pairwise(edges):
+            kept = any(low <= start and stop - 1 <= high for low, high in spans)
+            part = row if len(edges) == 2 else _part(row, start, stop - 1, curve, running)
+            found.append(part if kept else replace(part, draft_tokens=0, settled=False, evidence=_off(part.evidence)))
+    return tuple(found)
+
+
+def _part(row: BatchRow, start: int, end: int, curve: Curve, running: Sequence[float]) -> BatchRow:
+    """Return a part of a row with the tested loads that fall into it."""
+    inside = [i for i, r in enumerate(running) if start - 0.5 <= r < end + 0.5]
+    levels = [float(level) for level in curve.levels]
+    said = "; ".join(_evidence(curve, levels[i], running[i]) for i in inside) or _untested(start, end, running)
+    return replace(row, start=start, end=end, evidence=said)
+
+
+def _off(evidence: str) -> str:
+    unknown = evidence.startswith("not measured")
+    return f"{evidence}; not drafted{' until it is' if unknown else ': the answer does not recommend it here'}"
 
 
 def _joined(rows: Sequence[BatchRow]) -> list[list[int]]:

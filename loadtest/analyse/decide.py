@@ -225,6 +225,22 @@ def _recommendation(answer: Answer, limit: BreakEven) -> str:
             return "measure more"
 
 
+def recommended(decision: Decision, levels: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """Return the ranges of load in which the recommendation switches speculation on; none where nothing is claimed."""
+    limit = decision.limit
+    if limit is None or not levels:
+        return ()
+    match decision.answer:
+        case Answer.PAYS_EVERYWHERE:
+            return ((levels[0], levels[-1]),)
+        case Answer.PAYS_UP_TO:
+            return ((levels[0], max(levels[0], wording.claimed_load(limit.at))),)
+        case Answer.PAYS_IN_BAND:
+            return limit.regions
+        case _:
+            return ()
+
+
 def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
     """Say why levels are open, and which a guard alone stops."""
     threshold, found = 1 + evidence.rules.min_gain, []

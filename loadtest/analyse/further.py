@@ -46,6 +46,7 @@ class Parts:
     confidence: float
     closed: bool
     metric: str  # that decides
+    recommended: Sequence[tuple[float, float]] = ()  # ranges of load in which the answer switches speculation on
 
     def of(self, arm: str, level: float | None = None) -> list[CellRecord]:
         """Return the valid cells of an arm, at one level or at all."""
@@ -73,7 +74,8 @@ def findings(parts: Parts) -> Findings:
         first_token_changes=changes,
         acceptance=found,
         batch_table=None if aa else batch_table(
-            parts.curves.get("tpot"), running, _draft_tokens(parts, found), BY_NAME["tpot"].label),
+            parts.curves.get("tpot"), running, _draft_tokens(parts, found), BY_NAME["tpot"].label,
+            parts.recommended),
         noise=noise_of(parts.curves, parts.pairs) if aa else None,
         held_against=held_against(parts.run.get("aa_run"), parts.curves, parts.pairs, parts.metric),
     )  # fmt: skip

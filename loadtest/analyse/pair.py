@@ -15,7 +15,7 @@ from loadtest.analyse.cells import cell_facts, cell_view
 from loadtest.analyse.client_notes import client_notes
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
 from loadtest.analyse.damage import run_damage
-from loadtest.analyse.decide import EXITS, Evidence, decide
+from loadtest.analyse.decide import EXITS, Evidence, decide, recommended
 from loadtest.analyse.detail import detail
 from loadtest.analyse.detail_results import Detail
 from loadtest.analyse.explain import ByCell, explain_level, scrapes_by_cell, window_growth
@@ -158,14 +158,16 @@ def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
         guards=guards(figures, index, a.baseline, candidate, a.levels, a.experiment.decision, restarted=restarted,
                       confidence=sure),
     )  # fmt: skip
+    decision = _refused(marks) or _unjudged(a) or _against_itself(a, by_metric) or decide(evidence)
     found = findings(
         Parts(run=a.run, baseline=a.baseline, candidate=candidate, levels=a.levels, valid=a.valid, measured=a.measured,
               scrapes=a.scrapes, requests=a.requests, rows=index, curves=by_metric, pairs=pairs,
               in_flight=evidence.in_flight, restarted=restarted, confidence=sure,
-              closed=a.experiment.load.kind == "closed", metric=a.experiment.decision.metric)
+              closed=a.experiment.load.kind == "closed", metric=a.experiment.decision.metric,
+              recommended=recommended(decision, a.levels))
     )  # fmt: skip
     return Judgement(
-        decision=_refused(marks) or _unjudged(a) or _against_itself(a, by_metric) or decide(evidence),
+        decision=decision,
         arms=a.arms,
         levels=a.levels,
         arm_levels=a.rows,

@@ -60,10 +60,15 @@ def listed(levels: Sequence[float]) -> str:
 
 
 def claimed(at: Estimate) -> str:
-    """Return the load up to which it is proven to pay, with its unit: whole users, rounded down as bounds are."""
+    """Return the load up to which it is proven to pay, with its unit: '23 users'."""
+    return loads.said(load(claimed_load(at)))
+
+
+def claimed_load(at: Estimate) -> float:
+    """Return the load up to which it is proven to pay: whole users, or a rate of three digits, rounded down."""
     proven = at.low if at.low is not None else at.value
     assert proven is not None
-    return loads.said(load(proven, toward=-1) if loads.is_rate() else f"{_stepped(proven, 1.0, -1):.0f}")
+    return float(load(proven, toward=-1)) if loads.is_rate() else _stepped(proven, 1.0, -1)
 
 
 def percent(share: float) -> str:

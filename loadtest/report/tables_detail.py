@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Finding
 from loadtest.report import vocabulary, words
 from loadtest.report.tables import MOST, Row, Table
@@ -118,19 +117,18 @@ def batch_table(view: View) -> Table:
 
 
 def batch_words(view: View) -> str:
-    """Say which metric the table of draft tokens follows, and where the answer's own limit lies in its terms."""
-    label = vocabulary.metric("tpot").label
-    if view.decision_metric == "tpot":
-        return f"The rows follow {label}, as the answer does."
-    limit = view.judgement.decision.limit
-    said = f"The rows follow {label}; the answer follows {vocabulary.metric(view.decision_metric).label}"
-    if limit is not None and words.known(limit.running.value):
-        said += f", whose limit lies at {words.load_interval(limit.running)} running"
-        found = view.judgement.findings.batch_table if view.judgement.findings else None
-        last = max((row.end for row in found.rows if row.draft_tokens), default=0) if found else 0
-        if limit.form is Crossing.PAYS_UP_TO and last > (limit.running.value or 0.0):
-            said += f": from there to {last} tokens gain, and answers less than {words.share(limit.threshold - 1)}"
-    return said + "."
+    """Say which metric the table of draft tokens follows, and that it is no bolder than the answer's recommendation."""
+    label, own = vocabulary.metric("tpot").label, vocabulary.metric(view.decision_metric).label
+    decision = view.judgement.decision
+    said = f"The rows follow {label}"
+    said += ", as the answer does" if view.decision_metric == "tpot" else f"; the answer follows {own}"
+    found = view.judgement.findings.batch_table if view.judgement.findings else None
+    last = max((row.end for row in found.rows if row.draft_tokens), default=0) if found else 0
+    where = f", here {last} running" if decision.answer is Answer.PAYS_UP_TO and last else ""
+    return (
+        f"{said}. Nothing is drafted beyond what the answer recommends ({words.plain(decision.recommendation)}{where}),"
+        " nor where nothing was measured. Running requests are what the server works on at once; users may also wait."
+    )
 
 
 def floor(view: View) -> Table:
