@@ -7,13 +7,6 @@ from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResu
 from loadtest.report import vocabulary, words
 from loadtest.report.tables import Table
 
-OUTCOMES = {
-    GateOutcome.PASS: "pass",
-    GateOutcome.FAIL: "fail",
-    GateOutcome.INCONCLUSIVE: "inconclusive",
-    GateOutcome.NO_DATA: "no data",
-    GateOutcome.INVALID: "invalid",
-}
 TONES = {GateOutcome.PASS: "good", GateOutcome.FAIL: "bad", GateOutcome.INVALID: "bad"}  # others: not settled
 COLUMNS = ("outcome", "objective", "observed [95 %]", "limit", "at", "in words")
 
@@ -44,7 +37,7 @@ def _row(result: SloResult) -> tuple[str, ...]:
     at = result.at
     where = words.MISSING if at is None else "traffic" if at.level is None else f"{at.level:g}"
     return (
-        OUTCOMES[result.outcome],
+        vocabulary.OUTCOMES[result.outcome],
         words.plain(result.sentence, 300),
         gate_words.observed(result) or words.MISSING,
         limit(result),
@@ -68,7 +61,7 @@ def limit(result: SloResult) -> str:
 def _against(result: Regression) -> tuple[str, ...]:
     what = "speed-up over the baseline, " if result.of_ratios else ""
     unit = "difference" if result.metric == "error_ratio" else "speed-up"
-    outcome = OUTCOMES[result.outcome] if result.judged else f"({OUTCOMES[result.outcome]})"
+    outcome = vocabulary.OUTCOMES[result.outcome] if result.judged else f"({vocabulary.OUTCOMES[result.outcome]})"
     subject = f"{what}{vocabulary.metric(result.metric).label}, against the other run"
     shown = "" if result.judged else "Shown, not judged."
     observed = gate_words.quantity(result.ratio, unit) or words.MISSING

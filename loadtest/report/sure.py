@@ -5,9 +5,12 @@ from __future__ import annotations
 from loadtest import loads
 from loadtest.analyse import wording
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.results import Answer
 from loadtest.report import vocabulary, words
 from loadtest.report.view import TAILED, View, section
+
+PAYING = (Answer.PAYS_UP_TO, Answer.PAYS_EVERYWHERE, Answer.PAYS_IN_BAND)
 
 
 def certainty(view: View) -> str:
@@ -63,7 +66,16 @@ def neighbours(view: View, load: float | None) -> tuple[float, float] | None:
 def recommendation_reason(view: View) -> str:
     """Say why the recommendation ends where it does, and what is worse within it; empty where that needs no word."""
     told = [f"{words.plain(name, 80)}: {said}" for name, own in view.pairs.items() if (said := losing_tails(own))]
-    return "; ".join(part for part in (_ends(view), *(told or [losing_tails(view)])) if part)
+    found = view.judgement
+    gated = _gated(found.gate) if found.decision.answer in PAYING else ""
+    return "; ".join(part for part in (gated, _ends(view), *(told or [losing_tails(view)])) if part)
+
+
+def _gated(gate: Gate | None) -> str:
+    """Say that what speed alone recommends did not pass the gate; empty where it did, or nothing was asked."""
+    if gate is None or gate.outcome is GateOutcome.PASS:
+        return ""
+    return f"by speed alone; the gate says {vocabulary.OUTCOMES[gate.outcome]}"
 
 
 def _ends(view: View) -> str:

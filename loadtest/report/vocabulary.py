@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Crossing
+from loadtest.analyse.gate_results import GateOutcome
 from loadtest.analyse.results import Answer, Finding
 from loadtest.errors import ExitCode
 from loadtest.report import words
@@ -54,6 +55,14 @@ _METRICS = (  # name, label, short, unit, better, definition
 METRICS: dict[str, MetricWords] = {
     name: MetricWords(label=label, short=short, unit=unit, better=better, definition=definition)
     for name, label, short, unit, better, definition in _METRICS
+}
+
+OUTCOMES = {
+    GateOutcome.PASS: "pass",
+    GateOutcome.FAIL: "fail",
+    GateOutcome.INCONCLUSIVE: "inconclusive",
+    GateOutcome.NO_DATA: "no data",
+    GateOutcome.INVALID: "invalid",
 }
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import TailRatio
+from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.metrics import BY_NAME
 from loadtest.analyse.results import Answer, BreakEven, Finding
 from loadtest.report import answer, header, next_steps, rules, sure, tables, tables_detail, vocabulary, why_words
@@ -178,6 +179,17 @@ def test_the_recommendation_says_why_it_ends_there(kind, at, reason):
     assert sure.recommendation_reason(view(found)).partition("; the gain is of the mean")[0] == reason
     shown = f"Recommendation: on up to 23 users ({reason}" if reason else "Recommendation: on up to 23 users"
     assert shown.replace("Recommendation:", "**Recommendation:**") in summary(header_of(), found)
+
+
+@pytest.mark.parametrize("outcome", GateOutcome)
+@pytest.mark.parametrize("kind", [Answer.PAYS_EVERYWHERE, Answer.NEVER_PAYS])
+def test_what_speed_alone_recommends_is_said_to_be_that_where_the_gate_does_not_pass(kind, outcome):
+    gated = Gate(outcome=outcome, exit_code=0, headline="")
+    found = dataclasses.replace(decided(answer=kind, recommendation="on"), gate=gated)
+    warned = outcome is not GateOutcome.PASS and kind is Answer.PAYS_EVERYWHERE
+    said = f"(by speed alone; the gate says {vocabulary.OUTCOMES[outcome]}"
+    for text in (on_terminal(found), summary(header_of(), found), Parsed(page(header_of(), found)).text()):
+        assert (said in " ".join(text.split())) == warned
 
 
 STARTS = {"starts": 4}
