@@ -8,12 +8,14 @@ from itertools import pairwise
 
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Finding
+from loadtest.analyse.validity import FEW_REQUESTS
 from loadtest.report import again, header, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.tables_detail import GAINS
 from loadtest.report.view import View, section
 
 MOST = 5
+MOSTLY = 0.5  # of the cells; a few short windows are what their own marks say
 RARE = 0.05  # of drafts; a slot accepted more seldom is hardly worth its place
 LOOKS = 3  # at most: a run that was judged is gone on with to its next look, as many blocks later as were planned
 
@@ -50,6 +52,8 @@ def of_run(view: View) -> Iterator[Step]:
     """Yield what the run as a whole lacks, whatever it says of a pair."""
     if header.interrupted(view.run):
         yield Step(text="Measure the cells that are missing.", command=again.resumed(view.run))
+    if not view.run.get("smoke"):
+        yield from _short_windows(view)
     judged = view.compared and view.judgement.decision.answer is not Answer.MEASURED
     if header.simulated(view.run):
         yield Step(
@@ -61,6 +65,24 @@ def of_run(view: View) -> Iterator[Step]:
             text="Start each server several times (--servers with a file that holds start commands): how a server"
             " differs from start to start is not in these intervals."
         )
+
+
+def _short_windows(view: View) -> Iterator[Step]:
+    """Yield the length of windows that would hold enough requests, where most cells have too few or cut them."""
+    cells = [cell for cell in view.judgement.cells if cell.window_s]
+    few = [cell for cell in cells if cell.requests < FEW_REQUESTS]
+    cut = [cell for cell in cells if words.known(cell.e2e_mean_s) and (cell.e2e_mean_s or 0.0) > (cell.window_s or 0.0)]
+    short = {cell.cell for cell in (*few, *cut)}
+    if not short or len(short) < MOSTLY * len(cells):
+        return
+    wanted = [(cell.window_s or 0.0) * FEW_REQUESTS / max(1, cell.requests) for cell in few]
+    wanted += [cell.e2e_mean_s or 0.0 for cell in cut]
+    longest = max(cell.window_s or 0.0 for cell in cells)
+    yield Step(
+        text=f"Longer windows before all: {len(short)} of {len(cells)} cells hold fewer than {FEW_REQUESTS} requests,"
+        " or last less than one does.",
+        command=again.anew(view.run, {"--window": again.longer(longest, max(wanted) / longest)}),
+    )
 
 
 def of_answer(view: View) -> Iterator[Step]:

@@ -236,6 +236,26 @@ def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
     assert step.command == "loadtest run chat.py --blocks 18"
 
 
+@pytest.mark.parametrize(
+    ("cells", "changes", "window"),
+    [
+        (42, {"requests": 4}, "150s"),  # 60 s hold 4, so that 150 hold 10
+        (42, {"requests": 0}, "600s"),
+        (42, {"e2e_mean_s": 71.0}, "80s"),  # a request that lasts longer than the window
+        (41, {"requests": 4}, ""),  # of 84 cells: fewer than half are a matter of their own marks
+        (84, {"requests": 10}, ""),
+    ],
+)
+def test_next_asks_for_longer_windows_where_most_cells_hold_hardly_a_request(cells, changes, window):
+    full = example.full()
+    short = tuple(dataclasses.replace(cell, **changes) if i < cells else cell for i, cell in enumerate(full.cells))
+    found = view(dataclasses.replace(full, cells=short))
+    steps = [step for step in next_steps.next_steps(found) if step.text.startswith("Longer windows before all")]
+    assert len(full.cells) == 84
+    assert [step.command.rpartition(" --window ")[2] for step in steps] == ([window] if window else [])
+    assert not [s for s in next_steps.next_steps(view(found.judgement, {**found.run, "smoke": True})) if s in steps]
+
+
 def test_a_load_that_only_a_guard_without_data_leaves_open_is_named_with_what_it_lacks():
     full = decided(answer=Answer.CANNOT_TELL)
     lacking = [dataclasses.replace(g, finding=Finding.NO_DATA, sentence="its median needs 14 in each arm")
