@@ -95,7 +95,7 @@ def _cache(arms: tuple[FirstToken, FirstToken]) -> str:
     base, cand = (arm.cache_hit_ratio for arm in arms)
     if base is None or cand is None or base - cand <= CACHE_FELL:
         return ""
-    return f"; prefix-cache hits fell from {100 * base:.0f} % to {100 * cand:.0f} %"
+    return f"; by the servers' counters prefix-cache hits fell from {100 * base:.0f} % to {100 * cand:.0f} %"
 
 
 def _preempted(arms: tuple[FirstToken, FirstToken]) -> str:

@@ -80,7 +80,7 @@ def _ttft(
     statistic = deepest_shared(base, cand)
     nothing = Guard(name="ttft", level=level, finding=Finding.NO_DATA, statistic=statistic)
     if cand is None or not statistic:
-        too_few = "there are too few requests to bound any tail of the time to first token"
+        too_few = "there are too few requests to bound any percentile of the time to first token"
         effects = [row.tails["ttft"].design_effect.get("p50", 1.0) for row in (base, cand) if row is not None]
         needed = bound_needs(QUANTILES["p50"], max(effects, default=1.0))
         return replace(nothing, sentence=f"{too_few}: its median needs {needed} in each arm")

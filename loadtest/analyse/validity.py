@@ -148,11 +148,11 @@ def _repeated_prompts(facts: CellFacts) -> Mark | Unknown | None:
 def _cache_hits(facts: CellFacts) -> Mark | Unknown | None:
     """Later turns find their own history; a first turn finds only what others sent before."""
     if facts.rows is None:
-        return Unknown(missing="cached tokens of the requests")
+        return Unknown(missing="what each request says of its cached tokens,")
     cached, prompt = facts.rows.column("cached_tokens"), facts.rows.column("prompt_tokens")
     first = facts.rows.measured & (facts.rows.column("turn") == 0) & (cached >= 0) & (prompt > 0)
     if not first.any():
-        return Unknown(missing="cached tokens of the requests")
+        return Unknown(missing="what each request says of its cached tokens,")
     share = float(cached[first].sum() / prompt[first].sum())
     if share <= FIRST_TURN_CACHED:
         return None
@@ -241,7 +241,7 @@ CELL_RULES: tuple[Rule[CellFacts], ...] = (
     _rule("few requests", _few_requests, Effect.FLAG, "requests due in the window", f"{FEW_REQUESTS}"),
     _rule("window too short", _too_short, Effect.FLAG, "window and median end-to-end time", "one median request"),
     _rule("repeated prompts", _repeated_prompts, Effect.FLAG, "hashes of the cell's bodies", f"{REPEATS_RATIO:.0%}"),
-    _rule("cache hits of first turns", _cache_hits, Effect.FLAG, "cached tokens of first turns",
+    _rule("caches carried over between cells", _cache_hits, Effect.FLAG, "cached tokens of first turns",
           f"{FIRST_TURN_CACHED:.0%} of their prompts"),
     _rule("foreign traffic", _foreign_traffic, Effect.EITHER, "the server's requests, idle to idle, and those sent",
           f"none; invalid beyond {FOREIGN_RATIO:.0%}"),

@@ -116,7 +116,7 @@ def _throughput(view: View) -> Tile | None:
         return None
     ratio = view.speedup(name, ends[1]).ratio
     pair = [view.mean(arm, ends[1], name).value for arm in (view.candidate or "", view.baseline)]
-    beside = _beside(ratio.value, *pair, form=words.count, unit=" tokens/s", of="means")
+    beside = _beside(ratio.value, *pair, form=words.count, unit=" tokens/s", of="plain means")
     return Tile(
         label=f"Throughput at {words.level(ends[1])}",
         value=words.change(ratio.value),
@@ -158,14 +158,14 @@ def _beside(
 ) -> str:
     """Return both servers' figures beside a mean of ratios paired by block, `of` what they are where they differ.
 
-    Percentiles of pooled requests, or plain means, give another ratio than the mean over blocks: it is said then, and
-    so is what they are. Of few requests it may even lean the other way; such figures are left out.
+    Percentiles of pooled requests, or plain means, give another ratio than the mean over blocks: what each is, is said
+    then, and their ratio is not. Of few requests it may even lean the other way; such figures are left out.
     """
     if ratio is None or not candidate or not baseline or not (ratio - 1) * (candidate - baseline) >= 0:
         return ""
     said = f"{form(candidate)} against {form(baseline)}{unit}"
-    other = words.change(candidate / baseline)
-    return said if other == words.change(ratio) else f"mean over blocks; {of} {said}, {other}"
+    same = words.change(candidate / baseline) == words.change(ratio)
+    return said if same else f"mean of the blocks' ratios; {of} {said}"
 
 
 def _peak(view: View) -> Tile | None:

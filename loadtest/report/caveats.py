@@ -12,11 +12,6 @@ from loadtest.report import vocabulary, words
 from loadtest.report.view import View
 
 SUSPECT_P, SUSPECT_CHANGE = 0.05, 0.05  # a trend is told of; below p = 0.01 a note states it as a fact
-OF_GUARDS = {
-    "ttft": "the tail of the time to first token",
-    "on_time": "tokens on time",
-    "error_ratio": "failed requests",
-}
 
 
 def caveats(view: View) -> tuple[str, ...]:
@@ -56,9 +51,9 @@ def _open_guards(view: View) -> str:
     open_at: dict[str, list[float]] = {}
     for guard in view.judgement.decision.guards:
         if guard.finding is Finding.UNPROVEN:
-            open_at.setdefault(guard.name, []).append(guard.level)
-    each = [f"{OF_GUARDS.get(name) or vocabulary.metric(name).label} at {words.levels(found)}"
-            for name, found in open_at.items()]  # fmt: skip
+            of = f"{words.plain(guard.statistic)} of the " if guard.statistic else ""
+            open_at.setdefault(f"{of}{vocabulary.metric(guard.name).label}", []).append(guard.level)
+    each = [f"{what} at {words.levels(found)}" for what, found in open_at.items()]
     return f"Guards neither broken nor proven to hold: {'; '.join(each)}." if each else ""
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import plotly.graph_objects as go
 
 from loadtest.analyse.estimates import Estimate
-from loadtest.analyse.findings import Acceptance
+from loadtest.analyse.findings import Acceptance, Slot
 from loadtest.analyse.results import Judgement
 from loadtest.report import header, words
 from loadtest.report.figures import GREEN, PURPLE, Chart, absent, canvas, error_bars, label, level_colours, thinned
+from loadtest.report.next_steps import RARE
 
 BY_RATIO = "acceptance ratio"
 
@@ -56,12 +57,21 @@ def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         )  # fmt: skip
     return Chart(
         key="slots", part="acceptance", figure=figure, alt=f"Line chart of acceptance by draft slot. {title}.",
-        note="A late slot that hardly ever survives is drafted and verified all the same: fewer draft tokens cost"
-        " less.",
+        note=_last_slot(last),
         columns=("slot", "survival, 95 %", "conditional, 95 %"),
         rows=tuple((str(slot.slot), words.interval(slot.survival, words.share),
                     words.interval(slot.conditional, words.share)) for slot in shown),
     )  # fmt: skip
+
+
+def _last_slot(last: Slot) -> str:
+    """Say what the last slot is worth: it is drafted and verified whether it survives or not."""
+    survival = last.survival.value or 0.0
+    if survival < RARE:
+        return (
+            "A late slot that hardly ever survives is drafted and verified all the same: fewer draft tokens cost less."
+        )
+    return f"Of all loads. Even slot {last.slot} survives in {words.share(survival)} of drafts."
 
 
 def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:

@@ -112,6 +112,8 @@ def _title(found: Sequence[ClassLevel], level: float) -> str:
     slower = sorted(name for name, ratio in ratios.items() if ratio.high is not None and ratio.high < 1)
     said = f"At {words.level(level)} {len(faster)} of {len(own)} classes"
     said += f" {'is' if len(faster) == 1 else 'are'} proven faster"
+    absent = len({one.name for one in found}) - len(own)
+    said += f" ({absent} more {'has' if absent == 1 else 'have'} no pair of cells there)" if absent else ""
     if slower:
         return f"{said}, slower: {', '.join(words.plain(name, 40) for name in slower[:4])}"
     values = {name: ratio.value for name, ratio in ratios.items() if ratio.value is not None}

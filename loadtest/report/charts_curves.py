@@ -112,8 +112,10 @@ def _drawable(line: Line) -> bool:
 
 
 def _law_title(found: Law) -> str:
-    if found.crossing in (LineCrossing.PAYS_BELOW, LineCrossing.PAYS_ABOVE) and words.known(found.at.value):
-        said = f"As straight lines in the requests in flight the two cross at {words.load_interval(found.at)}"
-        return said + (", beyond the tested loads" if found.outside else "")
+    said, at = "As straight lines in the requests in flight the two", found.at.value
     slopes = " and ".join(words.time(line.c2_s.value) for line in found.lines)
-    return f"As straight lines in the requests in flight the two do not cross: each further one adds {slopes}"
+    if found.crossing not in (LineCrossing.PAYS_BELOW, LineCrossing.PAYS_ABOVE) or at is None or math.isnan(at):
+        return f"{said} are not shown to cross: their slopes, {slopes} a request, cannot be told apart"
+    if at <= 0:
+        return f"{said} do not cross at any load: each further request adds {slopes}"
+    return f"{said} cross at {words.load_interval(found.at)}" + (", beyond the tested loads" if found.outside else "")

@@ -31,7 +31,8 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     curves = curves_of(view, lambda arm, level: view.mean(arm, level, "output_tokens_per_s"))
     if not curves:
         return None
-    title = pair_title(curves, "Throughput", lambda value: f"{words.count(value)} tokens/s")
+    title = pair_title(curves, "Throughput", lambda value: f"{words.count(value)} tokens/s",
+                       lambda level: view.speedup("output_tokens_per_s", level).ratio.value)  # fmt: skip
     figure = canvas(title, x_title=load_title(), y_title="output tokens/s")
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero", tickformat=",")
@@ -142,8 +143,15 @@ def curves_of(view: View, read: Callable[[str, float], Estimate]) -> dict[str, P
     return found
 
 
-def pair_title(curves: Mapping[str, Points], what: str, form: words.Format) -> str:
-    """State both arms' values at the highest level that both have, or the only arm's at its highest."""
+def pair_title(
+    curves: Mapping[str, Points], what: str, form: words.Format,
+    by_block: Callable[[float], float | None] = lambda level: None,
+) -> str:  # fmt: skip
+    """State both arms' values at the highest level that both have, or the only arm's at its highest.
+
+    `by_block` gives the candidate's figure ÷ the baseline's at a level as the mean of the blocks' ratios, which is the
+    one that is judged: it stands instead of the ratio of the values themselves.
+    """
     shared = set.intersection(*({level for level, _ in points} for points in curves.values()))
     if not shared:
         return f"{what} over load: no level has a value for every arm"
@@ -152,9 +160,13 @@ def pair_title(curves: Mapping[str, Points], what: str, form: words.Format) -> s
     said = f"{what} at {words.level(top)}: " + (" against " if len(values) < 3 else ", ").join(
         f"{form(value)} ({words.plain(arm)})" for arm, value in values[::-1]
     )
-    if len(values) == 2 and values[0][1] > 0 and math.isfinite(values[1][1]):
-        said += f", {words.change(values[1][1] / values[0][1])}"
-    return said
+    if len(values) != 2 or not (values[0][1] > 0 and math.isfinite(values[1][1])):
+        return said
+    plain, judged = values[1][1] / values[0][1], by_block(top)
+    if judged is None or words.change(plain) == words.change(judged):
+        return f"{said}, {words.change(plain)}"
+    leans = "" if (plain - 1) * (judged - 1) >= 0 else ", against which the plain means lean"
+    return f"{said}; block by block {words.change(judged)}{leans}"
 
 
 def rows_of(view: View, curves: Mapping[str, Points], form: words.Format) -> tuple[tuple[str, ...], ...]:

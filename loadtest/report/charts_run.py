@@ -10,6 +10,7 @@ from loadtest.analyse.findings import Moment
 from loadtest.analyse.results import CellView, Judgement
 from loadtest.report import words
 from loadtest.report.figures import GRID, INK, Chart, arm_style, canvas, label, thinned
+from loadtest.report.view import span_s
 
 TRACKS: tuple[tuple[str, Callable[[Instant], float | None], float], ...] = (
     ("in flight, requests", lambda one: one.in_flight, 1.0),
@@ -128,7 +129,7 @@ def _title(instants: Sequence[Instant], cells: Sequence[CellView]) -> str:
     lost = sum(not cell.valid for cell in cells)
     marked = sum(bool(cell.marks) and cell.valid for cell in cells)
     waiting = [one for one in instants if words.known(one.waiting)]
-    said = f"Over {words.minutes(instants[-1].t_s - instants[0].t_s)} {lost} of {len(cells)} cells"
+    said = f"Over {words.minutes(span_s(cells) or instants[-1].t_s - instants[0].t_s)} {lost} of {len(cells)} cells"
     said += f" {'is' if lost == 1 else 'are'} invalid"
     said += f" and {marked} {'carries' if marked == 1 else 'carry'} a mark"
     if waiting:

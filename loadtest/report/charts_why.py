@@ -27,7 +27,7 @@ from loadtest.report.figures import (
     series,
     thinned,
 )
-from loadtest.report.view import View
+from loadtest.report.view import View, span_s
 from loadtest.report.why_words import meeting, meets_again, proven_by_tpot
 
 
@@ -123,7 +123,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )
     return Chart(
         key="survival", part="acceptance", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
-        note="Acceptance belongs to model and text, not to load. A mean hides late slots that never pay."
+        note="Acceptance belongs to model and text, not to load."
         + _not_drawn([why.level for why in entries if why not in picked])
         + absent(view.levels, {"drafts": [why.level for why in entries]}),
         columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,
@@ -167,10 +167,8 @@ def drift(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     points.sort(key=lambda point: point[0].cell)
     widest = max(abs(percent) for _, percent in points)
-    lasted = max((cell.closed_s or cell.opened_s or 0.0) for cell in cells) - min(
-        cell.opened_s or 0.0 for cell in cells
-    )
-    title = f"Over {words.minutes(lasted)} cells stay within ±{widest:.1f} % of the mean of their arm and level"
+    lasted = words.minutes(span_s(judgement.cells))
+    title = f"Over {lasted} cells stay within ±{widest:.1f} % of the mean of their arm and level"
     figure = canvas(title, x_title="time since the start of the run, min", y_title="distance from the mean, %")
     level_line(figure, 0.0, "", dash="solid")
     points = list(thinned(points))

@@ -12,7 +12,7 @@ from loadtest.analyse.validity import FEW_REQUESTS
 from loadtest.report import again, header, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.tables_detail import GAINS
-from loadtest.report.view import View, section
+from loadtest.report.view import View, section, span_s
 
 MOST = 5
 MOSTLY = 0.5  # of the cells; a few short windows are what their own marks say
@@ -129,18 +129,19 @@ def _more_blocks(view: View) -> Step:
     if isinstance(look, int) and look >= LOOKS:
         said += f"; this run was judged {look} times, which is as often as its intervals allow"
         return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * LOOKS)}))
-    how = f"a block took {words.minutes(block_s)}, and a run that goes on is judged again after {planned} more"
+    how = (
+        f"a block of all loads and servers took {words.minutes(block_s)}, and a run that goes on is judged again after"
+    )
+    how += f" {planned} more"
     return Step(text=f"{said} ({how}).", command=again.resumed(view.run, seconds=planned * block_s))
 
 
 def _block_s(view: View) -> float | None:
-    """Return how long a block took; None where it is not known."""
-    cells = [cell for cell in view.judgement.cells if cell.opened_s is not None and cell.closed_s is not None]
-    blocks = {cell.block for cell in cells}
-    if not blocks:
-        return None
-    spent = max(cell.closed_s or 0.0 for cell in cells) - min(cell.opened_s or 0.0 for cell in cells)
-    return spent / len(blocks)
+    """Return how long a block of the whole run took, all its loads and servers; None where it is not known."""
+    cells = (view.whole or view.judgement).cells
+    blocks = {cell.block for cell in cells if cell.opened_s is not None and cell.closed_s is not None}
+    spent = span_s(cells)
+    return spent / len(blocks) if spent is not None and blocks else None
 
 
 def _of_measured(view: View) -> Iterator[Step]:

@@ -18,8 +18,9 @@ def rule(view: View) -> str:
     said += " Of several loads the claims begin at the lowest, or hold for all together."
     ttft, on_time = _margin(view, "ttft_margin"), _margin(view, "on_time_margin")
     if ttft is not None and on_time is not None:
-        said += f" Guards: the tail of the time to first token at most {words.share(ttft)} above the baseline's,"
-        said += f" the share of tokens on time at most {_points(on_time)} lower, failed requests not more."
+        said += " Guards: the time to first token, at the deepest of p50, p90 and p95 that is bounded, at most"
+        said += f" {words.share(ttft)} above the baseline's, the share of tokens on time at most {_points(on_time)}"
+        said += " lower, failed requests not more."
         below = _margin(view, "ttft_ignore_below_s")
         if below:
             said += f" A time to first token below {words.time(below)} is never held against the candidate."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import CellView, Comparability
-from loadtest.report import vocabulary, words
+from loadtest.report import limits, vocabulary, words
 from loadtest.report.sure import worse_words
 from loadtest.report.view import View, cut_share
 
@@ -76,19 +76,22 @@ def _figures(view: View, arm: str, level: float, depth: str) -> Row:
 
 
 def break_evens(view: View) -> Table:
-    """Return where each metric's speed-up is 1, and the limit of the decision."""
+    """Return every load that the page calls a limit, and what each is for; only the first decides."""
     decision = view.judgement.decision
-    found = [("limit of the decision", decision.limit)] if decision.limit is not None else []
+    found = [("limit of the decision", decision.limit, limits.of_decision(view))] if decision.limit is not None else []
     first = sorted(view.judgement.break_evens, key=lambda item: item.metric != view.decision_metric)
-    found += [(vocabulary.metric(item.metric).label, item) for item in first]
+    found += [(vocabulary.metric(item.metric).label, item, limits.of_metric(view, item)) for item in first]
     rows = tuple(
         (name, words.ratio(item.threshold), vocabulary.CROSSINGS[item.form], words.load_interval(item.at),
-         words.load_interval(item.in_flight), words.load_interval(item.running),
-         words.plain(item.sentence))
-        for name, item in found
+         words.load_interval(item.in_flight), words.load_interval(item.running), use, words.plain(item.sentence))
+        for name, item, use in found
     )  # fmt: skip
-    columns = ("metric", "speed-up", "form", "load, 95 %", "in flight", "running", "in words")
-    return Table(name="Limit and break-even of every metric", columns=columns, rows=rows)
+    columns = ("metric", "speed-up", "form", "load, 95 %", "in flight", "running", "what it is for", "in words")
+    others = tuple(
+        (one.name, words.MISSING, words.MISSING, one.load, one.in_flight, words.MISSING, one.use, one.said)
+        for one in limits.others(view)
+    )
+    return Table(name="Every limit on this page, and what it is for", columns=columns, rows=rows + others)
 
 
 def pairs(view: View) -> Table:

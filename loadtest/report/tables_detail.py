@@ -83,7 +83,7 @@ def tails(view: View) -> Table:
     )  # fmt: skip
     columns = ("load", "metric", "percentile", "baseline", "candidate", "speed-up, 95 %", "difference, 95 %",
                "requests", "requests for an interval")  # fmt: skip
-    return Table(name="Tails against each other", columns=columns, rows=rows[:MOST], heads=3,
+    return Table(name="Percentiles against each other", columns=columns, rows=rows[:MOST], heads=3,
                  left_out=max(0, len(rows) - MOST))  # fmt: skip
 
 

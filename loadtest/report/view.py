@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import TailRatio
-from loadtest.analyse.results import Answer, ArmLevel, Finding, Guard, Judgement, Speedup, Why
+from loadtest.analyse.results import Answer, ArmLevel, CellView, Finding, Guard, Judgement, Speedup, Why
 from loadtest.loads import USERS
 from loadtest.report import vocabulary, words
 
@@ -35,6 +35,7 @@ class View:
 
     run: Mapping[str, Any]
     judgement: Judgement
+    whole: Judgement | None = None  # of a run of several candidates, where this is one pair of it
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -59,7 +60,7 @@ class View:
     @cached_property
     def pairs(self) -> dict[str, View]:
         """Each of several candidates with the view of it against the baseline; empty in a run of one pair."""
-        return {pair.arms[1]: View(run=self.run, judgement=pair) for pair in self.judgement.pairs}
+        return {pair.arms[1]: View(run=self.run, judgement=pair, whole=self.judgement) for pair in self.judgement.pairs}
 
     def of(self, arm: str) -> View | None:
         """Return the view in which an arm is held against the baseline; None for the baseline, or one arm alone."""
@@ -183,6 +184,13 @@ class View:
         """Return the lowest and the highest of the levels given, None when there is none."""
         found = sorted(with_data)
         return (found[0], found[-1]) if found else None
+
+
+def span_s(cells: Sequence[CellView]) -> float | None:
+    """Return the seconds from the first window's opening to the last one's closing; None where no window is known."""
+    opened = [cell.opened_s for cell in cells if cell.opened_s is not None]
+    closed = [cell.closed_s for cell in cells if cell.closed_s is not None]
+    return max(closed) - min(opened) if opened and closed else None
 
 
 def cut_share(counts: Iterable[Mapping[str, int]]) -> float | None:

@@ -66,7 +66,7 @@ def _accounting(why: Why) -> str:
     return (
         f"At {words.level(why.level)} a step brings {words.count(why.tau_all)} tokens and takes"
         f" {words.ratio(why.step_ratio)} as long as without speculation:"
-        f" decoding runs at {words.ratio(why.decode_speedup)}."
+        f" by the servers' counters decoding runs at {words.ratio(why.decode_speedup)}."
     )
 
 

@@ -83,7 +83,7 @@ def test_no_bound_no_guard() -> None:
     found = judged({}, {}, tail=Estimate(value=0.2))["ttft"]
     assert found.finding is Finding.NO_DATA
     assert found.sentence == (
-        "there are too few requests to bound any tail of the time to first token: its median needs 6 in each arm"
+        "there are too few requests to bound any percentile of the time to first token: its median needs 6 in each arm"
     )
 
 

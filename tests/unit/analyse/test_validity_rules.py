@@ -236,7 +236,7 @@ CASES: dict[str, Case] = {
         lambda: a_cell([request(session=i, outcome="timeout", chunk_s=[], chunk_tokens=[]) for i in range(20)])),
     "repeated prompts": Case(
         lambda: a_cell(SAME), a_cell, lambda: a_cell([request(session=i, body_hash="") for i in range(20)])),
-    "cache hits of first turns": Case(
+    "caches carried over between cells": Case(
         lambda: a_cell([request(session=i, cached_tokens=11) for i in range(20)]),
         lambda: a_cell([request(session=i, cached_tokens=10) for i in range(20)]),
         lambda: a_cell([request(session=i, cached_tokens=-1) for i in range(20)])),

@@ -55,12 +55,16 @@ def test_what_is_the_least_gain_but_for_its_last_digits_is_marginal(ratio, said)
 
 def test_guards_that_nothing_proves_are_named_with_their_loads():
     full = example.full()
-    given = tuple(Guard(name=name, level=level, finding=finding) for name, level, finding in (
-        ("ttft", 4.0, Finding.UNPROVEN), ("ttft", 8.0, Finding.UNPROVEN), ("ttft", 16.0, Finding.HOLDS),
-        ("on_time", 8.0, Finding.UNPROVEN), ("error_ratio", 8.0, Finding.BROKEN)))  # fmt: skip
+    given = (
+        Guard(name="ttft", level=4.0, finding=Finding.UNPROVEN, statistic="p90"),
+        Guard(name="ttft", level=8.0, finding=Finding.UNPROVEN, statistic="p90"),
+        Guard(name="ttft", level=16.0, finding=Finding.HOLDS, statistic="p90"),
+        Guard(name="on_time", level=8.0, finding=Finding.UNPROVEN),
+        Guard(name="error_ratio", level=8.0, finding=Finding.BROKEN),
+    )
     found = dataclasses.replace(full, decision=dataclasses.replace(full.decision, guards=given))
-    said = "Guards neither broken nor proven to hold: the tail of the time to first token at 4 and 8 users; tokens on"
-    assert f"{said} time at 8 users." in caveats(view(found))
+    said = "Guards neither broken nor proven to hold: p90 of the time to first token at 4 and 8 users; tokens"
+    assert f"{said} on time at 8 users." in caveats(view(found))
 
 
 def test_acceptance_that_drifts_stands_in_every_form_and_is_not_said_to_be_the_same():

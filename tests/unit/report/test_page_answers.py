@@ -90,7 +90,7 @@ def test_a_ratio_over_blocks_and_pooled_percentiles_are_told_apart_in_one_tile()
     tile = first_token_tile(0.0515)
     assert tile.value == "+75 %"
     assert tile.detail == (
-        "[+55 %, +98 %] at 32 users, the worst, mean over blocks; pooled 51.5 ms against 28.0 ms, +84 %; guard"
+        "[+55 %, +98 %] at 32 users, the worst, mean of the blocks' ratios; pooled 51.5 ms against 28.0 ms; guard"
         " holds: within 100 ms"
     )
     assert "pooled" not in first_token_tile(0.0490).detail  # 49.0 ÷ 28.0 is +75 % as well
@@ -229,7 +229,7 @@ def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
     run = header_of(plan={"blocks": 6}) | {"folder": "20261129T210000Z-chat", "command": "loadtest run chat.py"}
     (step,) = [one for one in next_steps.of_answer(view(found, run)) if one.text.startswith("About 4 more blocks")]
     # 84 cells, one every 75 s, of which the last ends after 60 s of window: 6 blocks in 6285 s, and a tenth to spare
-    said = "(a block took 17 min 28 s, and a run that goes on is judged again after 6 more)."
+    said = "(a block of all loads and servers took 17 min 28 s, and a run that goes on is judged again after 6 more)."
     assert step.text.endswith(said)
     assert step.command == "loadtest run --resume reports/20261129T210000Z-chat --budget +116m"
     (step,) = [one for one in next_steps.of_answer(view(found, run | {"look": {"number": 3}})) if "4 more" in one.text]

@@ -64,7 +64,8 @@ def test_the_rule_names_the_gain_and_the_guards():
     assert rules.rule(View(run=run, judgement=example.judgement())) == (
         "A load pays when the whole 95 % interval of the speed-up by end-to-end time is above 1.03× and no guard is"
         " proven broken; a guard without data leaves it open. Of several loads the claims begin at the lowest, or hold"
-        " for all together. Guards: the tail of the time to first token at most 10 % above the baseline's, the share of"
+        " for all together. Guards: the time to first token, at the deepest of p50, p90 and p95 that is bounded,"
+        " at most 10 % above the baseline's, the share of"
         " tokens on time at most 1 point lower, failed requests not more. A time to first token below 200 ms is never"
         " held against the candidate."
     )
