@@ -1,28 +1,34 @@
 """Events that differ from one that was read before by their text and their counts alone: told by their bytes.
 
 Nearly all events of a stream are such. Between the same bytes as before, a text of characters that JSON writes as they
-are and whole numbers can be nothing else, so that the event needs no parsing.
+are and whole numbers can be nothing else, so that the event needs no parsing. The same holds of the line and of the
+chunk of HTTP around it: nearly every read of a connection is one chunk with one event.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any
 
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\')  # what JSON writes as it is
 _TEXT, _TOTAL, _COUNT = b'"content":"', b',"total_tokens":', b',"completion_tokens":'  # vLLM's order of keys
+CHUNK_END = b"\n\n\r\n"  # of a chunk of HTTP that ends with an event
 UNCOUNTED, OTHER = -1, -2  # below every count
+_OPENING, _OPENING_LIMIT = re.compile(rb"0*([0-9A-Fa-f]{1,8})\r\ndata: "), 24
 
 
 class Alike:
     """The bytes around the text, and the counts, of one event; `learnt` once there are any."""
 
-    __slots__ = ("_after", "_before", "_between", "learnt", "usage")
+    __slots__ = ("_after", "_before", "_between", "_ending", "learnt", "usage")
 
     def __init__(self) -> None:
         self.learnt = False
         self.usage: dict[str, Any] | None = None  # of the event learnt: but for the counts, that of every one like it
         self._before = self._after = b""
         self._between = b""  # from the end of the text to the total, "" where the event carries no counts
+        self._ending = b""  # what follows the text and the counts in a chunk of its own
 
     def learn(self, data: bytes, text: Any, usage: dict[str, Any] | None) -> None:
         """Take an event that was read, whose text is `text`; one that is not plain teaches nothing."""
@@ -30,14 +36,14 @@ class Alike:
             return
         before, found, rest = data.partition(_TEXT)
         plain = text.encode()
-        if not found or plain.translate(None, _PLAIN) or not rest.startswith(plain + b'"'):
+        if not found or plain.lstrip(_PLAIN) or not rest.startswith(plain + b'"'):
             return
         after, between = rest[len(plain) :], b""
         if usage is not None:
             between, after = _counts(after, usage)
             if not between:
                 return
-        self._before, self._between, self._after = before + found, between, after
+        self._before, self._between, self._after, self._ending = before + found, between, after, after + CHUNK_END
         self.learnt, self.usage = True, usage
 
     def count(self, data: bytes) -> int:
@@ -45,14 +51,32 @@ class Alike:
         before, after = self._before, self._after
         if not data.startswith(before) or not data.endswith(after):
             return OTHER
-        rest = data[len(before) : -len(after)]
+        return self._told(data[len(before) : -len(after)])
+
+    def count_in_chunk(self, chunk: bytes) -> int:
+        """Return the count of an event like the one learnt that a chunk of HTTP consists of; OTHER for any other."""
+        before, ending = self._before, self._ending
+        at = chunk.find(b"{", 0, _OPENING_LIMIT)
+        if at < 0 or _size(chunk[:at]) != len(chunk) - at or not chunk.startswith(before, at):
+            return OTHER
+        return self._told(chunk[at + len(before) : -len(ending)]) if chunk.endswith(ending) else OTHER
+
+    def _told(self, rest: bytes) -> int:
+        """Return the count in what lies between the bytes that stay."""
         if not self._between:
-            return UNCOUNTED if rest and not rest.translate(None, _PLAIN) else OTHER
+            return UNCOUNTED if rest and not rest.lstrip(_PLAIN) else OTHER
         text, found, counts = rest.partition(self._between)
         total, also, count = counts.partition(_COUNT)
-        if not found or not also or text.translate(None, _PLAIN) or not _is_number(total) or not _is_number(count):
+        if not found or not also or text.lstrip(_PLAIN) or not _is_number(total) or not _is_number(count):
             return OTHER
         return int(count)
+
+
+@lru_cache(1024)
+def _size(opening: bytes) -> int:
+    """Return how many bytes should follow the opening of a chunk of HTTP with one event, -1 where it is none."""
+    found = _OPENING.fullmatch(opening)
+    return -1 if found is None else int(found[1], 16) - len(b"data: ") + len(b"\r\n")
 
 
 def _counts(after: bytes, usage: dict[str, Any]) -> tuple[bytes, bytes]:

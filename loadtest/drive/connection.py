@@ -29,11 +29,6 @@ from loadtest.record import Outcome
 READ_SIZE = 64 * 1024
 _WRITABLE = 2
 
-# One buffer for all: a read is used up before the next one begins, whichever connection makes it.
-_buffer = bytearray(READ_SIZE)
-_view = memoryview(_buffer)
-_buffers = [_buffer]
-
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -41,7 +36,7 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg_into", "_socket", "_tls",
+        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg", "_socket", "_tls",
         "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm", "reader", "used",
         "writer",
     )  # fmt: skip
@@ -64,7 +59,7 @@ class Connection:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         deadline_s = time.monotonic() + endpoint.limits.connect_s
         self._socket = _connected(endpoint, deadline_s)
-        self._recvmsg_into = self._socket.recvmsg_into
+        self._recvmsg = self._socket.recvmsg
         try:
             if endpoint.proxy is not None and endpoint.tls is not None:
                 open_tunnel(self._socket, endpoint, deadline_s)
@@ -127,26 +122,25 @@ class Connection:
         """Whether the kernel has taken everything that was to be sent."""
         return not self._unsent
 
-    def receive(self) -> bytes | memoryview | None:
+    def receive(self) -> bytes | None:
         """Return the bytes that have arrived, b"" at the end, None for a part of a TLS record.
 
-        A memoryview is valid until the next read of any connection. Raises BlockingIOError when nothing is there,
-        OSError when the connection broke.
+        Raises BlockingIOError when nothing is there, OSError when the connection broke.
         """
-        count, ancillary, _, _ = self._recvmsg_into(_buffers, STAMP_SPACE)
+        recvmsg = self._recvmsg
+        data: bytes
+        data, ancillary, _, _ = recvmsg(READ_SIZE, STAMP_SPACE)
         now_ns = time.perf_counter_ns()
         arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
         self.kernel = arrived_ns >= 0
         self.arrived_ns = arrived_ns if arrived_ns >= 0 else now_ns
         self.lag_ns = now_ns - self.arrived_ns
-        if self._tls is None:
-            return _view[:count]
-        return self._decrypted(count)
+        return data if self._tls is None else self._decrypted(data)
 
-    def _decrypted(self, count: int) -> bytes | None:
+    def _decrypted(self, data: bytes) -> bytes | None:
         assert self._tls is not None
-        if count:
-            self._incoming.write(_view[:count])
+        if data:
+            self._incoming.write(data)
         else:
             self._incoming.write_eof()
         parts = []
@@ -163,7 +157,7 @@ class Connection:
             self.send_more()
         if parts:
             return b"".join(parts)
-        return b"" if ended or not count else None
+        return b"" if ended or not data else None
 
     def fresh(self) -> bool:
         """Return whether an idle connection is as it was left: neither closed by the server nor holding stray bytes."""
@@ -181,9 +175,9 @@ class Connection:
             while not self._handshake_step():
                 self._flush(deadline_s)
                 wait_read(self._socket.fileno(), max(deadline_s - time.monotonic(), 0.001), TimeoutError())
-                count = self._socket.recv_into(_buffer)
-                if count:
-                    self._incoming.write(_view[:count])
+                data = self._socket.recv(READ_SIZE)
+                if data:
+                    self._incoming.write(data)
                 else:
                     self._incoming.write_eof()
             self._flush(deadline_s)

@@ -69,6 +69,19 @@ class Deltas:
         else:
             self._take_parsed(name, data, at_s)
 
+    def take_chunk(self, chunk: bytes, at_s: float) -> bool:
+        """Read a chunk of HTTP that is one event like one before; False: it is not. Only while `repeats`."""
+        count = self._alike.count_in_chunk(chunk)
+        if count < self._reported:
+            return False
+        self._take_alike(count, at_s)
+        return True
+
+    @property
+    def repeats(self) -> bool:
+        """Whether events like those before are known, and the first chunk with tokens has come."""
+        return self._alike.learnt and bool(self._record.chunk_s)
+
     def _take_parsed(self, name: bytes, data: bytes, at_s: float) -> None:
         if data == b"[DONE]":
             self.done = True

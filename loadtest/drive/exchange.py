@@ -12,6 +12,7 @@ from typing import Any
 
 from gevent.hub import Waiter
 
+from loadtest.drive.alike import CHUNK_END
 from loadtest.drive.clock import Clock
 from loadtest.drive.connection import Connection
 from loadtest.drive.deltas import Deltas
@@ -24,7 +25,7 @@ from loadtest.record import Outcome, Request
 from loadtest.settings import Limits
 
 BODY_LIMIT = 64 * 1024  # bytes of an answer that is no event stream
-STREAM_LIMIT = 256 * 2**20  # bytes of an event stream
+STREAM_LIMIT = 256 * 2**20  # bytes of an answer that is an event stream
 TAIL_S = 0.01  # how long the end of the body may follow [DONE]; later, the connection is given up
 _DRAIN_READS = 256  # reads made before a deadline is judged: 16 MiB, more than a receive buffer holds
 
@@ -34,8 +35,8 @@ class Exchange:
 
     __slots__ = (
         "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_kernel_reads", "_lag_ns", "_left",
-        "_limits", "_on_first", "_origin_ns", "_over", "_record", "_reply", "_sent_s", "_settled", "_splitter", "_text",
-        "_total_until_s", "_user_reads", "_waiter", "crash", "lost",
+        "_limits", "_on_first", "_origin_ns", "_over", "_record", "_repeats", "_reply", "_sent_s", "_settled",
+        "_splitter", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Exchange:
         self._deltas = Deltas(record)
         self._text: bytearray | None = None  # the body, where it is no event stream
         self._left = STREAM_LIMIT  # bytes that may still come
+        self._repeats = False  # the next read is the next event, and may be told by its bytes
         self._answered = False  # a byte has come
         self._headed = False  # the head has come
         self._kernel_reads = 0
@@ -191,12 +193,18 @@ class Exchange:
                 self._lag_ns = connection.lag_ns
         else:
             self._user_reads += 1
+        self._left -= len(data)
+        if not (self._repeats and self._left >= 0 and self._deltas.take_chunk(data, at_s)):
+            self._repeats = False
+            self._parse(data, at_s)
+
+    def _parse(self, data: bytes, at_s: float) -> None:
         reply = self._reply
         broken = reply.feed(data)
         if reply.ready and not self._headed:
             self._take_head()
         if reply.pieces:
-            self._take_body(reply.pieces, at_s)
+            self._take_body(reply.pieces, at_s, data)
         if reply.complete:
             self._whole(at_s)
         elif broken is not None:
@@ -208,7 +216,7 @@ class Exchange:
         if not is_stream(self._reply):
             self._text = bytearray()
 
-    def _take_body(self, pieces: list[bytes], at_s: float) -> None:
+    def _take_body(self, pieces: list[bytes], at_s: float, data: bytes) -> None:
         if self._text is not None or self._settled:
             self._take_text(at_s)
             return
@@ -216,16 +224,18 @@ class Exchange:
         before = len(chunks)
         try:
             for piece in pieces:
-                self._left -= len(piece)
-                for name, data in feed(piece):
-                    deltas.take(name, data, at_s)
+                for name, event in feed(piece):
+                    deltas.take(name, event, at_s)
                     if hear is not None:
-                        hear(data)
+                        hear(event)
                     if deltas.done:  # what follows is not read
                         self._take_done(at_s)
                         return
             if self._left < 0:
                 raise Failure(Outcome.PROTOCOL_ERROR, f"the stream is larger than {STREAM_LIMIT // 2**20} MiB")
+            if hear is None and deltas.repeats:
+                # Where both hold, no part of another chunk has come, nor of an event, but for a blank line.
+                self._repeats = data.endswith(CHUNK_END) and piece.endswith(b"\n\n")
         finally:
             pieces.clear()
             came = len(chunks) - before

@@ -1,0 +1,154 @@
+"""Chunks of HTTP told by their bytes give the record that reading them gives, however the connection cuts them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadtest.drive.alike import OTHER, UNCOUNTED, Alike
+from loadtest.drive.clock import Clock
+from loadtest.drive.connection import Connection
+from loadtest.drive.deltas import Deltas
+from loadtest.drive.exchange import Exchange
+from loadtest.record import Request
+from loadtest.settings import Limits
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+TEXTS = st.one_of(st.sampled_from([" word", "a", "", '"', "\n", "é", "x" * 300]), st.text(max_size=6))
+FORMS = st.sampled_from([b"%x", b"%x", b"%X", b"%04x", b"%x;a=b"])
+
+
+def event(text: str, count: int | None = None, finish: str | None = None) -> bytes:
+    said: dict[str, Any] = {"id": "c-1", "choices": [
+        {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}]}  # fmt: skip
+    if count is not None:
+        said["usage"] = {"prompt_tokens": 5, "total_tokens": 5 + count, "completion_tokens": count}
+    return b"data: " + json.dumps(said, separators=(",", ":")).encode() + b"\n\n"
+
+
+def chunk(data: bytes, form: bytes = b"%x") -> bytes:
+    return form % len(data) + b"\r\n" + data + b"\r\n"
+
+
+def ending(count: int) -> bytes:
+    closing = b'data: {"id":"c-1","choices":[],"usage":{"completion_tokens":%d}}\n\ndata: [DONE]\n\n' % count
+    return chunk(event("", count, "stop") + closing) + b"0\r\n\r\n"
+
+
+def read(reads: list[bytes], *, told: bool) -> dict[str, Any]:
+    """Return the record of an answer that comes in these reads, the n-th at n seconds; told by bytes or never."""
+    left = iter(enumerate(reads))
+
+    def receive() -> bytes:
+        number, data = next(left)
+        connection.arrived_ns = number * 10**9
+        return data
+
+    nothing = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
+    connection = SimpleNamespace(
+        receive=receive, arrived_ns=0, kernel=True, lag_ns=0, all_sent=True, on_alarm=None, reader=nothing,
+        writer=nothing, alarms=SimpleNamespace(after=lambda *_: None),
+    )  # fmt: skip
+    clock = SimpleNamespace(origin_ns=0, now_s=lambda: connection.arrived_ns / 1e9)
+    record = Request()
+    exchange = Exchange(cast(Connection, connection), record, cast(Clock, clock), Limits(), None,
+                        None if told else lambda data: None)  # fmt: skip
+    while not exchange._over:
+        try:
+            exchange._on_readable()
+        except StopIteration:
+            break
+        assert exchange.crash is None or isinstance(exchange.crash, StopIteration)
+    exchange._deltas.close()
+    kept = {name: repr(value) for name, value in asdict(record).items()}
+    return kept | {"settled": exchange._settled, "reusable": exchange.reusable, "left": exchange._left}
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> list[bytes]:
+    """The chunks of a stream, each with its form of a length; mostly one event each."""
+    counted, count, chunks = draw(st.booleans()), 0, []
+    for text in draw(st.lists(TEXTS, min_size=1, max_size=8)):
+        count += draw(st.integers(0, 3))
+        said = event(text, count if counted else None)
+        more = draw(st.sampled_from([b"", b"", b"", b"", b": ping\n\n", b"\n", said]))
+        chunks.append(chunk(said + more, draw(FORMS)))
+    return [*chunks, ending(count)]
+
+
+@st.composite
+def cut_answers(draw: st.DrawFn) -> list[bytes]:
+    """The reads of a stream: a chunk each, but for some that are cut or joined, and for a byte that is wrong."""
+    reads = [HEAD, *draw(answers())]
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(reads) - 1))
+        kind, both = draw(st.sampled_from(["cut", "wrong"])), reads[at] + b"".join(reads[at + 1 : at + 2])
+        beyond = min(len(reads[at]) + draw(st.integers(0, 4)), len(both) - 1)
+        place = draw(st.integers(0, len(both) - 1) | st.just(beyond))
+        wrong = draw(st.sampled_from([b"\n", b"0", b"f", b"{", b'"', b""]))
+        reads[at : at + 2] = [both[:place], both[place:] if kind == "cut" else wrong + both[place + 1 :]]
+    return [data for data in reads if data]
+
+
+@settings(max_examples=150, deadline=None)
+@given(cut_answers())
+def test_chunks_told_by_their_bytes_give_the_same_record(reads: list[bytes]) -> None:
+    assert read(reads, told=True) == read(reads, told=False)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("form", [b"%x", b"%X", b"%05x"])
+def test_nearly_every_chunk_of_a_plain_stream_is_told(
+    counted: bool, form: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+    take = Deltas.take_chunk
+
+    def counting(self: Deltas, data: bytes, at_s: float) -> bool:
+        told.append(take(self, data, at_s))
+        return told[-1]
+
+    monkeypatch.setattr(Deltas, "take_chunk", counting)
+    chunks = [chunk(event(" word" * n, n if counted else None), form) for n in range(1, 31)]
+    heard = read([HEAD, *chunks, ending(30)], told=False)
+    assert told == []
+    kept = read([HEAD, *chunks, ending(30)], told=True)
+    assert told == [True] * 29 + [False]
+    assert kept == heard
+    assert [round(float(at)) for at in kept["chunk_s"].strip("[]").split(",")] == list(range(1, 31))
+    assert (kept["outcome"], kept["output_tokens"], kept["reusable"]) == ("'ok'", "30", True)
+
+
+FIRST, SECOND = chunk(event("a")), chunk(event("b"))
+NESTED = chunk(event("a") + b"\r\n" + SECOND + b": x\n\n")
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [FIRST, b"1", SECOND, b"x" * 300],  # of a length the first digit alone, then what looks like a whole chunk
+        [FIRST + b"1", SECOND, b"x" * 300],
+        [NESTED[: NESTED.index(SECOND)], SECOND, NESTED[NESTED.index(SECOND) + len(SECOND) :], SECOND, ending(4)],
+        [FIRST, chunk(event("b") + b"\n"), SECOND, ending(4)],
+    ],
+)
+def test_what_only_looks_like_a_whole_chunk_is_read_as_what_it_is(reads: list[bytes]) -> None:
+    assert read([HEAD, FIRST, *reads], told=True) == read([HEAD, FIRST, *reads], told=False)
+
+
+def test_only_a_whole_chunk_with_one_such_event_is_told() -> None:
+    alike = Alike()
+    plain = event(" first")
+    alike.learn(plain[6:-2], " first", None)
+    assert alike.count_in_chunk(chunk(event(" second {one}"))) == UNCOUNTED
+    whole = chunk(event(" second"))
+    for other in (whole[1:], whole[:-1], b"0" + whole[1:], b"+" + whole, b"0x" + whole, b" " + whole, whole + whole,
+                  whole.replace(b"data: ", b"data:"), whole.replace(b"\r\n", b"\n"), chunk(event('"')),
+                  chunk(event("a") + event("b")), chunk(event("a") + b"\n"), b"", b"{", b"\r\n"):  # fmt: skip
+        assert alike.count_in_chunk(other) == OTHER
