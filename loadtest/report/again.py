@@ -12,7 +12,7 @@ from loadtest import loads
 from loadtest.report import header, words
 
 FLAGS = ("--smoke", "--measure-only", "--insecure", "--simulated", "--keep-text", "--yes", "-q", "--quiet", "--json")
-WIDE = 36  # characters of a command that still fit beside a list's mark on a phone
+WIDE = 36  # characters of a command's line that still fit beside a list's mark on a phone
 SPARE = 1.1  # of the time that blocks took: a cell that no longer fits is not begun
 OWN = {"--baseline": "http://127.0.0.1:8000", "--speculative": "http://127.0.0.1:8001"}  # vLLM's port, and the next
 
@@ -63,17 +63,23 @@ class Lines(str):
     """A command over several lines, which a page shows as lines."""
 
 
-def lines(command: str) -> Lines:
-    """Return a command with each option on a line of its own, as a shell takes it: narrow enough for a phone."""
+def lines(command: str, width: int = WIDE) -> Lines:
+    """Return a command as lines of about a width, broken before options, which a shell takes as they are."""
     try:
         parts = [shlex.quote(part) for part in shlex.split(command)]
     except ValueError:
         return Lines(words.plain(command))
-    found = [""]
+    options = [""]  # the command itself, then each option with its values
     for part in parts:
-        if part.startswith("-") and len(command) > WIDE:
-            found.append("")
-        found[-1] = f"{found[-1]} {part}".strip()
+        if part.startswith("-"):
+            options.append("")
+        options[-1] = f"{options[-1]} {part}".strip()
+    found = options[:1]
+    for option in options[1:]:
+        if len(found[-1]) + len(option) < width:
+            found[-1] = f"{found[-1]} {option}"
+        else:
+            found.append(option)
     return Lines(" \\\n  ".join(map(words.plain, found)))
 
 

@@ -21,6 +21,7 @@ from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
 LINES = 8  # of reasons and of notes
+NARROWEST = 74  # characters of a command's line, which no width breaks: 80 columns less indents and the backslash
 SHORT_UNITS = {"users": "users", "requests/s": "req/s", "sessions/s": "sess/s"}  # a table of 80 columns is full
 VERDICT_STYLES = {
     "pays": "green",
@@ -109,7 +110,7 @@ def _steps(steps: tuple[Step, ...]) -> Iterator[Text]:
     for step in steps:
         yield Text(f"- next: {words.plain(step.text, 400)}")
         if step.command:
-            for line in again.lines(step.command).splitlines():
+            for line in again.lines(step.command, NARROWEST).splitlines():
                 yield Text(f"  {line}", no_wrap=True, overflow="ignore")
 
 

@@ -113,6 +113,9 @@ def test_a_command_stands_on_lines_that_a_shell_joins_again():
     command = "loadtest run 'my scenarios/chat.py' --resume reports/20261129T210000Z-chat --budget +116m"
     said = "loadtest run 'my scenarios/chat.py' \\\n  --resume reports/20261129T210000Z-chat \\\n  --budget +116m"
     assert again.lines(command) == said
+    wide = "loadtest run 'my scenarios/chat.py' --resume reports/20261129T210000Z-chat \\\n  --budget +116m"
+    assert again.lines(command, 80) == wide
+    assert again.lines("a --levels 8,32 --blocks 2 --window 4s") == "a --levels 8,32 --blocks 2 \\\n  --window 4s"
     assert shlex.split(said.replace("\\\n", "")) == shlex.split(command)
     done = subprocess.run(
         ["sh", "-c", f"set -- {said}; printf '%s\\n' \"$@\""], capture_output=True, text=True, check=True
