@@ -88,7 +88,8 @@ def change(
 
 
 def _ms(seconds: float | None) -> str:
-    return f"{1000 * (seconds or 0.0):.3g} ms"
+    value = seconds or 0.0
+    return f"{1000 * value:.3g} ms" if abs(value) < 0.9995 else f"{value:.3g} s"
 
 
 def _cache(arms: tuple[FirstToken, FirstToken]) -> str:

@@ -89,7 +89,7 @@ def _in_flight_axis(figure: Any, view: View) -> None:
             "fixedrange": True, "automargin": True,
             "title": {"text": "in flight, mean of both servers", "standoff": 4, "font": {"size": 11}},
         },
-        legend={"y": 1.17},
+        legend={"y": 1.2},
     )  # fmt: skip
     figure.add_scatter(x=[view.levels[0]], y=[None], xaxis="x2", showlegend=False, hoverinfo="skip")
 

@@ -137,6 +137,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = _unbroken
+    environment.filters["head"] = _head
     environment.filters["lines"] = again.lines
     return environment
 
@@ -144,6 +145,11 @@ def _environment() -> jinja2.Environment:
 def _unbroken(text: str) -> str:
     """Return a sentence whose numbers stay on one line with their units."""
     return _UNIT.sub("\u00a0", text)
+
+
+def _head(text: str) -> str:
+    """Return the head of a column, which may break between words alone."""
+    return _unbroken(text).replace("-", "\u2011")
 
 
 def _shown(value: Any) -> Any:

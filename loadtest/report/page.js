@@ -30,17 +30,30 @@
     return Plotly.newPlot(plot, figure.data, layout, config);
   }
 
-  // One chart at a time, from the top, so that the page can be read while the rest is drawn.
-  function next(place) {
-    if (place === plots.length) {
-      root.dataset.drawn = String(plots.length);
+  // One chart at a time, from the top, so that the page can be read while the rest is drawn. A chart in a folded part
+  // has no width to be drawn at: it is drawn once the part opens.
+  var drawing = false;
+  function next() {
+    if (drawing) { return; }
+    var waiting = plots.filter(function (plot) { return !plot.data && !plot.closest("details:not([open])"); });
+    if (waiting.length === 0) {
+      root.dataset.drawn = String(plots.filter(function (plot) { return plot.data; }).length);
       return;
     }
-    Promise.resolve(plots[place]).then(draw).then(
-      function () { setTimeout(next, 0, place + 1); },
+    drawing = true;
+    Promise.resolve(waiting[0]).then(draw).then(
+      function () { setTimeout(function () { drawing = false; next(); }, 0); },
       function (error) { root.dataset.failed = String(error); }
     );
   }
+
+  document.addEventListener("toggle", function (event) {
+    if (!event.target.open) { return; }
+    all(event.target, ".plot").forEach(function (plot) {
+      if (plot.data && !plot.closest("details:not([open])")) { Plotly.Plots.resize(plot); }
+    });
+    next();
+  }, true);
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { recolour(ink()); });
 
@@ -48,9 +61,10 @@
   addEventListener("beforeprint", function () {
     opened = all(document, "details.print:not([open])");
     opened.forEach(function (details) { details.open = true; });
+    plots.filter(function (plot) { return !plot.data; }).forEach(draw);
     recolour("#333");
     plots.forEach(function (plot) {
-      if (plot.data) { Plotly.relayout(plot, { width: 640, height: 320, autosize: false }); }
+      Plotly.relayout(plot, { width: 640, height: plot.closest(".tall") ? 460 : 320, autosize: false });
     });
   });
   addEventListener("afterprint", function () {
@@ -61,18 +75,24 @@
     });
   });
 
-  // A link into a folded part opens it.
-  addEventListener("hashchange", function () {
-    var target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  // A link into a folded part opens it, and goes there once it is open.
+  function goTo(hash) {
+    var target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1))), opens = false;
     for (var node = target; node; node = node.parentElement) {
-      if (node.tagName === "DETAILS") { node.open = true; }
+      if (node.tagName === "DETAILS" && !node.open) { opens = node.open = true; }
     }
+    if (opens) { target.scrollIntoView(); }
+  }
+  addEventListener("hashchange", function () { goTo(location.hash); });
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest("a[href^='#']");
+    if (link && link.hash === location.hash) { goTo(link.hash); }  // asked for again, after it was folded
   });
 
   var UNITS = { ms: 0.001, s: 1, min: 60, h: 3600 };
 
   function text(cell) {
-    return cell.textContent.replace(/\u00a0/g, " ").trim();
+    return cell.textContent.replace(/\u00a0/g, " ").replace(/\u2011/g, "-").trim();
   }
 
   // Returns what a cell is sorted by: a number where it begins with one, times in seconds; nothing where it is empty.
@@ -194,5 +214,6 @@
     if (table.tHead) { sortable(table); }
     if (table.caption) { copyable(table); }
   });
-  next(0);
+  next();
+  goTo(location.hash);
 })();

@@ -12,6 +12,7 @@ from loadtest.record import KeptText
 from loadtest.report import (
     answer,
     caveats,
+    folds,
     header,
     next_steps,
     outputs,
@@ -55,8 +56,11 @@ def page(run: Mapping[str, Any], judgement: Judgement, kept: Sequence[KeptText] 
     if view.pairs:
         return _several(view, kept)
     charts = [chart for chart in (draw(run, judgement) for draw in CHARTS) if chart is not None]
-    return document("page.html.j2", {"charts": _by_part(charts), **_answer(view), **_tables(view),
-                                      **_texts(view, kept)}, charts)  # fmt: skip
+    context = {
+        "charts": _by_part(charts), "teasers": folds.teasers(view, charts), **_answer(view), **_tables(view),
+        **_texts(view, kept),
+    }  # fmt: skip
+    return document("page.html.j2", context, charts)
 
 
 def _several(view: View, kept: Sequence[KeptText]) -> str:
@@ -64,7 +68,8 @@ def _several(view: View, kept: Sequence[KeptText]) -> str:
     charts = several.charts(view.run, view.judgement)
     sections = several.sections(view)
     context = {
-        "charts": _by_part(charts), **_answer(view), **_tables(view), **_texts(view, kept),
+        "charts": _by_part(charts), "teasers": folds.teasers(view, charts), **_answer(view), **_tables(view),
+        **_texts(view, kept),
         "tiles": several.tiles(view), "family": rules.family(view), "ranking": several.ranking(view),
         "relations": view.judgement.ranking.sentence if view.judgement.ranking else "", SECTIONS: sections,
     }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, next_steps, rules, sure, tables, tables_detail, why_words, words
+from loadtest.report import answer, folds, next_steps, rules, sure, tables, tables_detail, why_words, words
 from loadtest.report import charts_acceptance as accepted
 from loadtest.report.answer import Tile
 from loadtest.report.charts_classes import classes, day
@@ -63,6 +63,8 @@ def _section(place: int, name: str, own: View) -> dict[str, Any]:
         "next_steps": tuple(next_steps.of_answer(own)),
         "break_evens": tables.break_evens(own),
         "guards": rules.guards(own),
+        "guards_teaser": folds.guards(own),
+        "comparable_teaser": folds.comparability(own),
         "why": tables.why(own),
         "tails": tables_detail.tails(own),
         "batch_table": tables_detail.batch_table(own),

@@ -25,6 +25,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+DRAWN = "document.documentElement.dataset.drawn === String(document.querySelectorAll('.plot').length)"
 COMPLAINTS = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
 
 
@@ -101,17 +102,27 @@ class Chromium:
         """Return what a script evaluates to."""
         return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
-    def open(self, path: Path, *, width: int, height: int, scheme: str = "light") -> None:
-        """Show a page of ours at a size and wait until it has drawn its charts."""
+    def open(self, path: Path, *, width: int, height: int, scheme: str = "light", unfolded: bool = True) -> None:
+        """Show a page of ours at a size and wait until its charts are drawn, `unfolded` those of folded parts too."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
         self.call("Page.navigate", url=path.as_uri())
-        until = time.monotonic() + 60
-        while not self.value("document.documentElement.dataset.drawn || document.documentElement.dataset.failed"):
-            assert time.monotonic() < until, f"nothing drawn after 60 s; the browser said {self.complaints}"
+        self.until("document.documentElement.dataset.drawn || document.documentElement.dataset.failed")
+        if unfolded:
+            self.value("document.querySelectorAll('details.fold').forEach(one => { one.open = true; })")
+            every = "[...document.querySelectorAll('.plot')].every(one => one.data)"
+            self.until(f"document.documentElement.dataset.failed || {every} && {DRAWN}")
+
+    def until(self, script: str, seconds: float = 60) -> None:
+        """Wait until a script's value is true."""
+        end = time.monotonic() + seconds
+        while not self.value(script):
+            assert time.monotonic() < end, (
+                f"after {seconds:g} s still not: {script}; the browser said {self.complaints}"
+            )
             time.sleep(0.1)
 
     @property

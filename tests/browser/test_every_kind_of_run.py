@@ -35,6 +35,10 @@ def paths(tmp_path_factory):
     return found
 
 
+DRAWN_SO_FAR = (
+    "document.documentElement.dataset.drawn === String([...document.querySelectorAll('.plot')].filter(one => one.data)"
+    ".length)"
+)
 QUICK = ("one arm", "all failed", "A/A", FULL, "several")
 KINDS = (*cases.CASES, FULL, "several")
 NAMES = tuple(name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in KINDS)
@@ -175,6 +179,48 @@ def test_in_print_nothing_is_folded_and_nothing_cut_off(browser, paths):
     finally:
         browser.value("window.dispatchEvent(new Event('afterprint'))")
         browser.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_is_folded_opens_by_link_key_and_print_and_draws_its_charts_at_their_width(browser, paths, width):
+    browser.open(paths[FULL], width=width, height=800, unfolded=False)
+    whole = "document.documentElement.scrollHeight"
+    folded = browser.value(whole)
+    assert browser.value("document.querySelectorAll('details.fold[open]').length") == 0
+    assert browser.value("[...document.querySelectorAll('.fold .plot')].some(plot => plot.data)") is False
+    browser.value("document.querySelector('nav a[href=\"#acceptance\"]').click()")
+    slots = "document.querySelector('#slots .plot')"
+    browser.until(f"document.getElementById('acceptance').closest('details').open && {slots}.data && {DRAWN_SO_FAR}")
+    drawn, room = (f"{slots}{of}.getBoundingClientRect().width" for of in (".querySelector('.main-svg')", ""))
+    assert browser.value(drawn) == pytest.approx(browser.value(room), abs=1)
+    assert 0 <= browser.value("document.getElementById('acceptance').getBoundingClientRect().top") < 200
+    browser.value("document.getElementById('acceptance').closest('details').open = false")
+    browser.value("document.querySelector('nav a[href=\"#acceptance\"]').click()")  # the same link once more
+    browser.until("document.getElementById('acceptance').closest('details').open")
+    browser.value("document.querySelector('#cells').closest('summary').focus()")
+    browser.call(
+        "Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
+    )
+    browser.call("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter", windowsVirtualKeyCode=13)
+    browser.until("document.getElementById('cells').closest('details').open")
+    browser.value("document.querySelectorAll('details.fold').forEach(one => { one.open = true; })")
+    assert folded < 0.6 * browser.value(whole)
+    browser.value("document.querySelectorAll('details.fold').forEach(one => { one.open = false; })")
+    browser.value("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.value("[...document.querySelectorAll('.plot')].every(plot => plot.data && plot.clientWidth > 0)")
+    browser.value("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.value("document.querySelectorAll('details.fold[open]').length") == 0
+    assert browser.complaints == []
+
+
+def test_a_page_that_is_opened_at_a_folded_part_shows_it(browser, paths):
+    class At:
+        def as_uri(self):
+            return paths[FULL].as_uri() + "#guards"
+
+    browser.open(At(), width=1280, height=800, unfolded=False)
+    assert browser.value("document.getElementById('guards').closest('details').open")
+    assert 0 <= browser.value("document.getElementById('guards').getBoundingClientRect().top") < 200
 
 
 def test_a_link_into_a_folded_part_opens_it(browser, paths):

@@ -72,7 +72,7 @@ def test_a_table_wider_than_its_frame_says_that_it_scrolls_and_no_other_does(bro
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_answer_is_seen_without_scrolling(browser, paths, width, height):
-    browser.open(paths["pays"], width=width, height=height)
+    browser.open(paths["pays"], width=width, height=height, unfolded=False)
     assert browser.value("document.querySelector('.tiles').getBoundingClientRect().bottom") < height
 
 
