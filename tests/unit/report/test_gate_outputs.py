@@ -214,7 +214,7 @@ def test_the_page_has_capacity_in_the_answer_and_a_section_of_objectives() -> No
     assert "Capacity: speculative meets them up to 41\u00a0users." in answer
     section = text[text.index('<section aria-labelledby="objectives"') :]
     section = section[: section.index("</section>")]
-    assert section.count("ttft p99 ≤ 500 ms at 16 users") == 5
+    assert section.count("ttft p99 ≤ 500\u00a0ms at 16\u00a0users") == 5
     assert '<b class="bad">fail</b>' in section
     assert '<section aria-labelledby="objectives"' not in page(run_header(), judged(None))
     nasty = gate(GateOutcome.FAIL, objectives=(result(GateOutcome.FAIL, sentence=NASTY),))
