@@ -82,7 +82,10 @@ def change(
     term = max(grown, key=lambda name: grown[name]) if matters else ""
     if not term:
         return FirstTokenChange(level=level, total_s=total, terms_s=each)
-    said = f"At {wording.with_unit(level)} first tokens come {_ms(total.value)} later; {TERMS[term]} grew most"
+    unproven = "" if total.low is None or total.low > 0 else " (not proven)"
+    said = (
+        f"At {wording.with_unit(level)} first tokens come {_ms(total.value)} later{unproven}; {TERMS[term]} grew most"
+    )
     said += f" ({'+' if grown[term] >= 0 else '−'}{_ms(abs(grown[term]))}){_cache(arms)}{_preempted(arms)}."
     return FirstTokenChange(level=level, total_s=total, terms_s=each, term=term, sentence=said)
 

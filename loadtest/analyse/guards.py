@@ -37,9 +37,9 @@ def guards(figures: Figures, rows: Rows, baseline: str, candidate: str, levels: 
     for level in levels:
         found.append(_ttft(level, rows.get((baseline, level)), rows.get((candidate, level)), tails, ratios, rules))
         told = _difference("on_time", level, on_time, -rules.on_time_margin, "the share of tokens on time")
-        found.append(_possible(told, shares["on_time"].get(level, ())))
+        found.append(_of_blocks(told, shares["on_time"].get(level, ())))
         told = _difference("error_ratio", level, error, 0.0, "the share of failed requests")
-        found.append(_possible(told, shares["error_ratio"].get(level, ())))
+        found.append(_of_blocks(told, shares["error_ratio"].get(level, ())))
     return tuple(found)
 
 
@@ -47,16 +47,18 @@ def _differences(pairs: Mapping[float, Sequence[tuple[float, float]]]) -> dict[f
     return {level: [c - b for b, c in values] for level, values in pairs.items()}
 
 
-def _possible(guard: Guard, pairs: Sequence[tuple[float, float]]) -> Guard:
-    """Leave out a bound that no candidate could reach from the baseline's share: there the interval says nothing.
+def _of_blocks(guard: Guard, pairs: Sequence[tuple[float, float]]) -> Guard:
+    """Add both shares, and leave out a bound that no candidate could reach from the baseline's: it says nothing.
 
     A t interval of a difference of shares overshoots where blocks are few (Newcombe, Statistics in Medicine 17:
     873-890, 1998). The finding is of the whole interval and stays; taking a bound away only widens what is claimed.
     """
-    low, high = guard.ratio.low, guard.ratio.high
-    if low is None or high is None or not pairs:
+    if not pairs:
         return guard
-    base = sum(b for b, _ in pairs) / len(pairs)
+    base, cand = (sum(own) / len(pairs) for own in zip(*pairs, strict=True))
+    guard, low, high = replace(guard, baseline=base, candidate=cand), guard.ratio.low, guard.ratio.high
+    if low is None or high is None:
+        return guard
     kept = replace(
         guard.ratio, low=low if low >= -base - ROUNDING else None, high=high if high <= 1 - base + ROUNDING else None
     )

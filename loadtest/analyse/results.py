@@ -145,6 +145,8 @@ class Guard:
     finding: Finding
     ratio: Estimate = Estimate()  # candidate ÷ baseline (difference for on_time and error_ratio)
     statistic: str = ""  # such as "p90"
+    baseline: float | None = None  # of a difference: the mean share of the blocks that both arms have
+    candidate: float | None = None
     sentence: str = ""
 
 

@@ -133,9 +133,8 @@ def arm_levels(
 
 
 def _mean(values: Sequence[float], metric: Metric) -> Estimate:
-    """Return the mean over blocks; the interval of a share ends at 0 and 1 as well."""
-    mean = mean_estimate(values)
-    return within(mean, 0.0, 1.0) if metric.kind is Kind.SHARE else mean
+    """Return the mean over blocks; no interval goes below 0, and that of a share ends at 1 as well."""
+    return within(mean_estimate(values), 0.0, 1.0 if metric.kind is Kind.SHARE else math.inf)
 
 
 def _number(value: float | None) -> float:

@@ -80,8 +80,7 @@ def absolute_limit(view: View) -> str:
 
 def _tail(view: View, arm: str, guard: Guard) -> str:
     if guard.name != "ttft":
-        means = view.mean(arm, guard.level, guard.name)
-        return words.share(means.value)
+        return words.share(guard.baseline if arm == view.baseline else guard.candidate)
     return words.time(view.tail(arm, guard.level, "ttft", guard.statistic).value if guard.statistic else None)
 
 

@@ -112,7 +112,7 @@ def _time_format(scale: float | None) -> Format:
         scale = 1.0
     unit, factor = ("ms", 1000.0) if abs(scale) < 0.9995 else ("s", 1.0)
     digits = min(_digits(scale * factor), 3)
-    return lambda value: "∞" if math.isinf(value) else f"{value * factor:,.{digits}f} {unit}"
+    return lambda value: "∞" if math.isinf(value) else f"{value * factor:,.{digits}f} {unit}".replace("-", "−")
 
 
 def time(value: float | None) -> str:
@@ -124,7 +124,11 @@ def signed_time(value: float | None) -> str:
     """Return a difference of times with its sign: −12.3 ms."""
     if value is None or math.isnan(value):
         return MISSING
-    return f"{'−' if value < 0 else '+'}{time(abs(value))}"
+    return _signed(time)(value)
+
+
+def _signed(form: Format) -> Format:
+    return lambda value: f"{'−' if value < 0 else '+'}{form(abs(value))}"
 
 
 def minutes(value: float | None) -> str:
@@ -210,8 +214,9 @@ def interval(estimate: Estimate, form: Format | None = None) -> str:
     if scale is None:
         return MISSING
     written = form or count
-    if written is time:
-        written = _time_format(next((i for i in (value, low, high) if i and math.isfinite(i)), 0.0))
+    if written in (time, signed_time):  # one unit for all three
+        plain_time = _time_format(next((i for i in (value, low, high) if i and math.isfinite(i)), 0.0))
+        written = _signed(plain_time) if written is signed_time else plain_time
     bound = wording.apart if written is ratio else written
     texts = [MISSING if item is None else form(item) for item, form in ((value, written), (low, bound), (high, bound))]
     if low is None and high is None:

@@ -99,3 +99,10 @@ def test_an_arm_at_a_level_from_its_cells() -> None:
     assert (found.cache_hit_ratio, found.preemptions, found.kv_use) == (0.5, 4, 0.5)
     nothing = first_token(row(BASE, 0.2), cells, by_cell(cells, client, {}), {})
     assert (nothing.client_s, nothing.queue_s, nothing.preemptions) == (0.2, None, None)
+
+
+def test_a_change_whose_interval_holds_none_is_said_to_be_unproven() -> None:
+    terms = {number: dict.fromkeys(TERMS, size) for number, size in enumerate((0.02, 0.08, 0.02, 0.01))}
+    client = {number: sum(parts.values()) for number, parts in terms.items()}  # +240 ms in one block, −40 in the other
+    found = change(8.0, [(0, 1), (2, 3)], terms, client, (arm_of(BASE, 0.08), arm_of(SPEC, 0.18)))
+    assert found.sentence.startswith("At 8 users first tokens come 100 ms later (not proven); ")

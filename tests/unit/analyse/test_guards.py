@@ -132,6 +132,7 @@ def test_a_bound_that_no_candidate_could_reach_is_no_bound_and_the_finding_stays
     found = judged({"on_time": [0.60, 0.99, 0.80, 0.97]}, {"on_time": [0.95, 0.75, 0.99, 0.87]})["on_time"]
     assert found.ratio.value == pytest.approx(0.05)
     assert found.ratio.low == pytest.approx(0.05 - 3.182 * 0.2685 / 2, abs=1e-3)
+    assert (found.baseline, found.candidate) == (pytest.approx(0.84), pytest.approx(0.89))
     assert found.ratio.high is None  # 0.05 + 0.42: the baseline's 0.84 leaves 0.16
     assert found.finding is Finding.UNPROVEN
     errors = judged({}, {"error_ratio": [0.0, 0.01, 0.0, 0.0]})["error_ratio"]
@@ -154,3 +155,10 @@ def test_leaving_a_bound_out_never_loses_the_true_difference() -> None:
         held += (low is None or low <= truth) and (high is None or high >= truth)
     assert cut > 200
     assert held >= 0.94 * 2000  # the draws' own error is half a per cent
+
+
+def test_both_shares_are_of_the_blocks_that_both_arms_have() -> None:
+    """The baseline's third block has no partner: its share of 0.2 belongs to no difference."""
+    found = judged({"on_time": [0.60, 0.70, 0.20]}, {"on_time": [0.65, 0.75]})["on_time"]
+    assert (found.baseline, found.candidate) == (pytest.approx(0.65), pytest.approx(0.70))
+    assert found.ratio.value == pytest.approx(found.candidate - found.baseline)

@@ -84,6 +84,8 @@ def test_several_levels_are_joined():
         (Estimate(value=41.2, low=33.1, high=52.4), words.load, "41 [33, 52]"),
         (Estimate(value=0.412, low=0.388, high=1.44), words.time, "412 ms [388, 1,440]"),
         (Estimate(value=1.27, low=1.21, high=1.33), words.ratio, "1.27× [1.21, 1.33]"),
+        (Estimate(value=-0.809, low=-10.0, high=1.59), words.signed_time, "−809 ms [−10,000, +1,590]"),
+        (Estimate(value=0.0123, low=-0.002, high=0.03), words.time, "12.3 ms [−2.0, 30.0]"),
         (Estimate(value=1.02, low=1.004, high=1.03), words.ratio, "1.02× [1.004, 1.03]"),
         (Estimate(value=0.98, low=0.96, high=0.99996), words.ratio, "0.98× [0.96, 1.00]"),
         (Estimate(value=1.02, low=1.0, high=1.04), words.ratio, "1.02× [1.00, 1.04]"),
