@@ -184,7 +184,7 @@ def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
         case Crossing.PAYS_EVERYWHERE:
             return f"{subject} at every tested load ({tested(levels)})."
         case Crossing.BAND:
-            return f"{subject} {ranges(result.regions)}; elsewhere it is not, or cannot be told."
+            return f"{subject} {ranges(result.regions)}; elsewhere it does not, or cannot be told."
         case Crossing.NEVER_PAYS:
             below = "falls behind the baseline" if result.threshold == 1 else f"never {above}"
             return f"By {label} the candidate {below} ({tested(levels)})."
