@@ -84,13 +84,13 @@ def change(
         return FirstTokenChange(level=level, total_s=total, terms_s=each)
     unproven = "" if total.low is None or total.low > 0 else " (not proven)"
     said = (
-        f"At {wording.with_unit(level)} first tokens come {_ms(total.value)} later{unproven}; {TERMS[term]} grew most"
+        f"At {wording.with_unit(level)} first tokens come {_said(total.value)} later{unproven}; {TERMS[term]} grew most"
     )
-    said += f" ({'+' if grown[term] >= 0 else '−'}{_ms(abs(grown[term]))}){_cache(arms)}{_preempted(arms)}."
+    said += f" ({'+' if grown[term] >= 0 else '−'}{_said(abs(grown[term]))}){_cache(arms)}{_preempted(arms)}."
     return FirstTokenChange(level=level, total_s=total, terms_s=each, term=term, sentence=said)
 
 
-def _ms(seconds: float | None) -> str:
+def _said(seconds: float | None) -> str:
     value = seconds or 0.0
     return f"{1000 * value:.3g} ms" if abs(value) < 0.9995 else f"{value:.3g} s"
 
