@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import LineCrossing
 from loadtest.analyse.results import Answer, BreakEven
 from loadtest.report import vocabulary, words
@@ -42,6 +42,21 @@ def of_decision(view: View) -> str:
             return "decides: there is none"
         case _:
             return "would decide, and is not settled"
+
+
+def break_even(view: View) -> str:
+    """Return the sentence on the break-even, and how it stands to the limit where both are loads; it may be empty."""
+    decision = view.judgement.decision
+    even, limit = decision.break_even, decision.limit
+    if even is None or not even.sentence or limit is None or limit.threshold == even.threshold:
+        return even.sentence if even else ""
+    if decision.answer is not Answer.PAYS_UP_TO or even.form is not Crossing.PAYS_UP_TO:
+        return even.sentence
+    return f"{even.sentence} Beyond it nothing is gained; what decides is the limit, which asks for {_asked(limit)}."
+
+
+def _asked(limit: BreakEven) -> str:
+    return words.share(limit.threshold - 1)
 
 
 def of_metric(view: View, found: BreakEven) -> str:

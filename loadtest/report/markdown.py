@@ -9,7 +9,7 @@ from typing import Any
 
 from loadtest.analyse.results import Judgement
 from loadtest.report import gate as gate_report
-from loadtest.report import header, sure, tables, vocabulary, words
+from loadtest.report import header, limits, sure, tables, vocabulary, words
 from loadtest.report.caveats import caveats
 from loadtest.report.charts_classes import by_class
 from loadtest.report.next_steps import Step, next_steps
@@ -41,7 +41,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement) -> str:
     if decision.recommendation:
         parts.append(f"**Recommendation:** {quiet(sure.recommendation(view))}")
     parts += _candidates(view)
-    even = decision.break_even.sentence if decision.break_even else ""
+    even = limits.break_even(view)
     known = (even, decision.second, *why_sentences(view), by_class(view))
     parts += [quiet(text) for text in known if text]
     if decision.reasons:

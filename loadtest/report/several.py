@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from loadtest.analyse.results import Answer, Judgement
-from loadtest.report import answer, folds, next_steps, rules, sure, tables, tables_detail, why_words, words
+from loadtest.report import answer, folds, limits, next_steps, rules, sure, tables, tables_detail, why_words, words
 from loadtest.report import charts_acceptance as accepted
 from loadtest.report.answer import Tile
 from loadtest.report.charts_classes import classes, day
@@ -58,6 +58,7 @@ def _section(place: int, name: str, own: View) -> dict[str, Any]:
         "name": words.plain(name),
         "decision": own.judgement.decision,
         "recommendation": sure.recommendation(own),
+        "break_even": limits.break_even(own),
         "charts": drawn,
         "why_sentences": why_words.why_sentences(own),
         "next_steps": tuple(next_steps.of_answer(own)),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from loadtest import loads
 from loadtest.analyse.results import Judgement
-from loadtest.report import again, header, runs, sure, vocabulary, why_words, words
+from loadtest.report import again, header, limits, runs, sure, vocabulary, why_words, words
 from loadtest.report import gate as gate_report
 from loadtest.report.caveats import caveats
 from loadtest.report.charts_classes import by_class
@@ -63,7 +63,7 @@ def summary(run: Mapping[str, Any], judgement: Judgement, page_path: Path | None
     parts += [Text(""), Text(words.plain(decision.headline), style="bold")]
     parts += [Text(words.plain(text)) for text in gate_report.second(judgement.gate)]
     parts += _gate(judgement)
-    even = decision.break_even.sentence if decision.break_even else ""
+    even = limits.break_even(view)
     parts += [Text(words.plain(text)) for text in (even, decision.second) if text]
     if decision.recommendation:
         parts.append(Text(f"Recommendation: {words.plain(sure.recommendation(view))}"))

@@ -4,14 +4,17 @@ import dataclasses
 
 import pytest
 import report_example as example
+from parsed import Parsed
 
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import Law, Line, LineCrossing
 from loadtest.analyse.gate_results import Capacity, Gate, GateOutcome
 from loadtest.analyse.results import Answer, Speedup
-from loadtest.report import answer, next_steps, tables
+from loadtest.report import answer, limits, next_steps, tables
 from loadtest.report.charts import CHARTS
 from loadtest.report.charts_classes import by_class
+from loadtest.report.markdown import summary
+from loadtest.report.page import page
 from loadtest.report.view import View, span_s
 
 DRAW = {draw.__name__: draw for draw in CHARTS}
@@ -123,3 +126,14 @@ def test_every_limit_of_the_page_says_what_it_is_for_and_one_of_them_decides():
     found = dataclasses.replace(example.full().decision, answer=Answer.NEVER_PAYS)
     never = tables.break_evens(View(run={}, judgement=dataclasses.replace(example.full(), decision=found)))
     assert never.rows[0][table.columns.index("what it is for")] == "decides: there is none"
+
+
+def test_the_break_even_says_how_it_stands_to_the_limit_that_decides():
+    full = example.full()
+    decides = "Beyond it nothing is gained; what decides is the limit, which asks for 3 %."
+    said = limits.break_even(View(run=example.run(), judgement=full))
+    assert said == f"{full.decision.break_even.sentence} {decides}"
+    assert decides in summary(example.run(), full)
+    assert decides in Parsed(page(example.run(), full)).text("answer").replace("\u00a0", " ")
+    never = dataclasses.replace(full.decision, answer=Answer.NEVER_PAYS)
+    assert decides not in limits.break_even(View(run={}, judgement=dataclasses.replace(full, decision=never)))
