@@ -11,7 +11,8 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import Acceptance, Slot
 from loadtest.analyse.results import Judgement
 from loadtest.report import header, words
-from loadtest.report.figures import GREEN, PURPLE, Chart, absent, canvas, error_bars, label, level_colours, thinned
+from loadtest.report.figures import GREEN, PURPLE, Chart, canvas, error_bars, label, level_colours, thinned
+from loadtest.report.left_out import absent
 from loadtest.report.next_steps import RARE
 
 BY_RATIO = "acceptance ratio"
@@ -28,7 +29,21 @@ def _form(kind: str) -> tuple[words.Format, float, str]:
     """Return how a figure by request is written, its factor on the axis, and the axis' title."""
     if kind == BY_RATIO:
         return words.share, 100.0, "acceptance ratio, %"
-    return words.count, 1.0, "tokens per chunk"
+    return words.count, 1.0, "tokens per chunk, at least τ"
+
+
+def scales(judgement: Judgement) -> str:
+    """Say what one fact of this run is on each of the scales; empty where the slots are not all known."""
+    found = _found(judgement)
+    rates = [slot.survival.value for slot in found.slots] if found else []
+    if not rates or not all(words.known(rate) for rate in rates):
+        return ""
+    accepted, number = sum(rate or 0.0 for rate in rates), len(rates)
+    said = f"Here the rates of the {number} slots add up to {accepted:.2f} accepted tokens a draft: with the bonus"
+    said += f" token an acceptance length of {1 + accepted:.2f} where a step drafts"
+    told = [why.acceptance_ratio for why in judgement.why if why.acceptance_ratio is not None]
+    whole = told and min(told) - 0.01 <= accepted / number <= max(told) + 0.01  # no draft was shorter
+    return f"{said}, and an acceptance ratio of {words.share(accepted / number)}." if whole else f"{said}."
 
 
 def slots(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:

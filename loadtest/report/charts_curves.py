@@ -10,7 +10,8 @@ from loadtest import loads
 from loadtest.analyse.findings import Law, Line, LineCrossing
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.figures import Chart, absent, arm_style, canvas, label, listed, unit_of_times
+from loadtest.report.figures import Chart, arm_style, canvas, label, listed, unit_of_times
+from loadtest.report.left_out import absent
 from loadtest.report.view import View
 
 SIDES = ("top center", "bottom center")  # of a point, for its load: arms that meet keep theirs apart

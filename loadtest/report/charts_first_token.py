@@ -11,7 +11,8 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import FirstToken, FirstTokenChange
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.figures import AMBER, GREEN, INK, PURPLE, SKY, Chart, absent, canvas, label, unit_of_times
+from loadtest.report.figures import AMBER, GREEN, INK, PURPLE, SKY, Chart, canvas, label, unit_of_times
+from loadtest.report.left_out import absent
 from loadtest.report.view import View
 
 # Field → name, colour, hatch: the hatch tells them apart in print.

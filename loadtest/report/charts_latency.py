@@ -13,7 +13,6 @@ from loadtest.report import vocabulary, words
 from loadtest.report.figures import (
     Chart,
     Points,
-    absent,
     arm_style,
     canvas,
     listed,
@@ -22,6 +21,7 @@ from loadtest.report.figures import (
     series,
     time_axis,
 )
+from loadtest.report.left_out import absent, framed, within_reach
 from loadtest.report.view import View
 
 
@@ -41,7 +41,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
-        note=_carried(view) + absent(view.levels, curves),
+        note=_carried(view) + framed(figure, curves.values(), from_zero=True) + absent(view.levels, curves),
         columns=("load", *curves), rows=rows_of(view, curves, words.count),
     )  # fmt: skip
 
@@ -96,9 +96,8 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     title = pair_title(deep, f"{metric.label.capitalize()}, {depth},", words.time)
     figure = canvas(title, x_title=load_title(), y_title="")
     load_axis(figure, view.levels)
-    every = [bound for curves in (deep, middle) for points in curves.values() for _, item in points
-             for bound in (item.low, item.value, item.high)]  # fmt: skip
-    factor = time_axis(figure, every, metric.short)
+    shown, cut = within_reach([*deep.values(), *middle.values()])
+    factor = time_axis(figure, shown, metric.short)
     arms = view.judgement.arms
     for arm, points in deep.items():
         series(figure, arm_style(arms, arm, f", {depth}"), points, words.time, factor)
@@ -108,7 +107,7 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     return Chart(
         key=name.replace("_", "-"), part=part, figure=figure,
         alt=f"Line chart of {metric.label} over load, {depth} and median, for {listed(list(deep))}. {title}.",
-        note=note + _unbounded(view, name, depth) + absent(view.levels, middle or deep),
+        note=note + cut + _unbounded(view, name, depth) + absent(view.levels, middle or deep),
         columns=("load", *both), rows=rows_of(view, both, words.time),
     )  # fmt: skip
 

@@ -14,7 +14,6 @@ from loadtest.report.charts_latency import curves_of, pair_title, rows_of, tails
 from loadtest.report.figures import (
     VERMILLION,
     Chart,
-    absent,
     arm_style,
     canvas,
     level_line,
@@ -23,6 +22,7 @@ from loadtest.report.figures import (
     load_title,
     series,
 )
+from loadtest.report.left_out import absent, framed
 from loadtest.report.view import View
 
 
@@ -83,6 +83,7 @@ def tokens_per_chunk(run: Mapping[str, Any], judgement: Judgement) -> Chart | No
         key="tokens-per-chunk", part="tokens", figure=figure,
         alt=f"Line chart of tokens per chunk over load for {listed(list(found))}. {title}.",
         note="Above 1 without speculation too where a busy server merges chunks: chunks are never tokens."
+        + framed(figure, found.values(), from_zero=True)
         + absent(view.levels, found),
         columns=("load", *found), rows=rows_of(view, found, words.count),
     )  # fmt: skip

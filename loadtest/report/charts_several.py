@@ -7,7 +7,8 @@ from typing import Any
 
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.report import vocabulary, words
-from loadtest.report.figures import Chart, absent, arm_style, canvas, level_line, load_axis, load_title, series
+from loadtest.report.figures import Chart, arm_style, canvas, level_line, load_axis, load_title, series
+from loadtest.report.left_out import absent, framed
 from loadtest.report.view import View
 
 
@@ -39,6 +40,7 @@ def speedups(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         alt=f"Line chart of the speed-up by {metric.label} over load, one line for each candidate. {title}.",
         note="Above 1 a candidate is faster than the baseline. The bars are intervals that hold for all candidates"
         " together; whether two candidates differ is said by the table of pairs, which knows what they share."
+        + framed(figure, curves.values(), (1.0, view.threshold))
         + absent(view.levels, curves),
         columns=("load", *curves), rows=rows,
     )  # fmt: skip

@@ -21,7 +21,6 @@ from loadtest.report.figures import (
     Chart,
     Points,
     Style,
-    absent,
     band,
     canvas,
     level_line,
@@ -32,6 +31,7 @@ from loadtest.report.figures import (
     shade,
     thinned,
 )
+from loadtest.report.left_out import absent, framed
 from loadtest.report.sure import worse_words
 from loadtest.report.view import View
 
@@ -57,6 +57,8 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     band(figure, VERMILLION, points)
     _blocks(figure, view, name)
     series(figure, Style(name="mean, 95 % interval", colour=VERMILLION, shape="diamond"), points, words.ratio)
+    every = [block for level in view.levels for block in view.speedup(name, level).blocks]
+    cut = framed(figure, [points], (1.0, view.threshold, *every))
     rows = [
         (words.level(level), words.interval(ratio, words.ratio), view.verdict(level),
          worse_words(view, level) or words.MISSING, _few(view.speedup(name, level).blocks))
@@ -66,7 +68,7 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="speedup", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
         note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time."
-        f"{_limit_note(view)}{absent(view.levels, {'pair of valid cells': points})}",
+        f"{_limit_note(view)}{cut}{absent(view.levels, {'pair of valid cells': points})}",
         columns=("load", "speed-up, 95 % interval", "verdict", "percentiles proven worse", "blocks"), rows=tuple(rows),
     )  # fmt: skip
 
@@ -166,6 +168,7 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         style = Style(name=vocabulary.metric(name).short, colour=colours[place], shape=shapes[place % len(shapes)],
                       shift=place - len(names) // 2)  # fmt: skip
         series(figure, style, points, words.ratio)
+    cut = framed(figure, drawn.values(), (1.0,))
     rows = [
         (words.level(level), *(words.interval(view.speedup(name, level).ratio, words.ratio) for name in names))
         for level in view.levels
@@ -174,7 +177,7 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="metrics", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {len(names)} metrics over load. {title}.",
         note="Each metric is turned so that above 1 is better with speculation. They answer different questions."
-        + absent(view.levels, {vocabulary.metric(name).short: points for name, points in drawn.items()}),
+        f"{cut}" + absent(view.levels, {vocabulary.metric(name).short: points for name, points in drawn.items()}),
         columns=("load", *(vocabulary.metric(name).short for name in names)), rows=tuple(rows),
     )  # fmt: skip
 

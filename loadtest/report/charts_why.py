@@ -17,7 +17,6 @@ from loadtest.report.figures import (
     SKY,
     Chart,
     Style,
-    absent,
     arm_style,
     canvas,
     label,
@@ -27,6 +26,7 @@ from loadtest.report.figures import (
     series,
     thinned,
 )
+from loadtest.report.left_out import absent
 from loadtest.report.view import View, span_s
 from loadtest.report.why_words import meeting, meets_again, proven_by_tpot
 

@@ -8,7 +8,7 @@ form of colour blindness; shape and dash say the same once more for print.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -103,21 +103,6 @@ def label_wrapped(text: str, width: int = 90) -> str:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return "<br>".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines)
-
-
-def absent(levels: Sequence[float], drawn: Mapping[str, Sequence[float] | Points]) -> str:
-    """Say, as a sentence to put behind a note, which tested loads have no point, and of what; empty where all have."""
-    lacking: dict[tuple[float, ...], list[str]] = {}
-    for name, points in drawn.items():
-        have = {point[0] if isinstance(point, tuple) else point for point in points if _stands(point)}
-        if missing := tuple(sorted(set(levels) - have)):
-            lacking.setdefault(missing, []).append(words.plain(name, 80))
-    said = (f"No {', '.join(names)} at {words.levels(missing)}" for missing, names in lacking.items())
-    return "".join(f" {one}: not measured, or in invalid cells alone." for one in said)
-
-
-def _stands(point: float | tuple[float, Estimate]) -> bool:
-    return not isinstance(point, tuple) or words.known(point[1].value)
 
 
 def load_axis(figure: go.Figure, levels: Sequence[float]) -> None:

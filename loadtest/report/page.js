@@ -149,7 +149,7 @@
 
   // A spreadsheet must not take foreign text for a formula.
   function quoted(shown) {
-    if (/^[=@\t\r]/.test(shown) || (/^[+-]/.test(shown) && !/^[+-][\d.,]+( ?[%\u00d7a-z/]+)?$/i.test(shown))) {
+    if (/^[=@\t\r]/.test(shown) || (/^[+-]/.test(shown) && !/^[+-][\d.,]+( ?[%\u00d7a-z/]+)?( \[[-+\u2212\u2013\u221e\d., ]+\])?$/i.test(shown))) {
       shown = "'" + shown;
     }
     return '"' + shown.replace(/"/g, '""') + '"';

@@ -29,6 +29,7 @@ from loadtest.report import (
 )
 from loadtest.report import gate as gate_report
 from loadtest.report.charts import CHARTS
+from loadtest.report.charts_acceptance import scales
 from loadtest.report.document import SECTIONS, document
 from loadtest.report.figures import PARTS, Chart
 from loadtest.report.view import VERDICTS, View
@@ -58,8 +59,8 @@ def page(run: Mapping[str, Any], judgement: Judgement, kept: Sequence[KeptText] 
         return _several(view, kept)
     charts = [chart for chart in (draw(run, judgement) for draw in CHARTS) if chart is not None]
     context = {
-        "charts": _by_part(charts), "teasers": folds.teasers(view, charts), **_answer(view), **_tables(view),
-        **_texts(view, kept),
+        "charts": _by_part(charts), "teasers": folds.teasers(view, charts), "scales": scales(judgement),
+        **_answer(view), **_tables(view), **_texts(view, kept),
     }  # fmt: skip
     return document("page.html.j2", context, charts)
 

@@ -60,6 +60,7 @@ def _section(place: int, name: str, own: View) -> dict[str, Any]:
         "recommendation": sure.recommendation(own),
         "break_even": limits.break_even(own),
         "charts": drawn,
+        "scales": accepted.scales(own.judgement),
         "why_sentences": why_words.why_sentences(own),
         "next_steps": tuple(next_steps.of_answer(own)),
         "break_evens": tables.break_evens(own),

@@ -5,7 +5,7 @@ import pytest
 import report_example as example
 
 from loadtest.analyse.estimates import Estimate
-from loadtest.report import words
+from loadtest.report import charts_acceptance, words
 from loadtest.report.charts import CHARTS
 from loadtest.report.figures import BLUE, PARTS, VERMILLION
 
@@ -90,6 +90,70 @@ def test_a_load_that_a_chart_leaves_out_is_named_beside_it_with_the_reason():
                        ("tokens_per_chunk", "speculative")):  # fmt: skip
         assert BY_NAME[name](example.run(), full).note.count("not measured") == 0, name
         assert f"No {what} {why}" in BY_NAME[name](example.run(), less).note, name
+
+
+def test_an_interval_many_times_as_wide_as_the_values_differ_does_not_flatten_them_and_is_named():
+    full = example.full()
+
+    def widened(one):
+        ratio = dataclasses.replace(one.ratio, low=0.01, high=277.8)
+        return dataclasses.replace(one, ratio=ratio) if one.level == 2 else one
+
+    wide = dataclasses.replace(full, speedups=tuple(map(widened, full.speedups)))
+    for name in ("speedup", "metrics"):
+        chart = BY_NAME[name](example.run(), wide)
+        low, high = chart.figure.layout.yaxis.range
+        assert 0 <= low < 0.9, name
+        assert 1.5 < high < 3, name
+        assert "An interval runs out of the picture at 2 users: the table below has it." in chart.note, name
+        assert "277.80" in str(chart.rows), name
+        before = BY_NAME[name](example.run(), full)
+        assert (before.figure.layout.yaxis.range, "out of the picture" in before.note) == (None, False), name
+
+
+def test_what_cannot_be_below_0_is_not_drawn_there():
+    full = example.full()
+    carried = {"output_tokens_per_s": Estimate(value=100.0, low=-20.0, high=220.0)}
+    rows = tuple(dataclasses.replace(a, means={**a.means, **carried}) for a in full.arm_levels)
+    chart = BY_NAME["throughput"](example.run(), dataclasses.replace(full, arm_levels=rows))
+    assert chart.figure.layout.yaxis.range[0] == 0
+    assert "out of the picture at 1, 2, 4, 8, 16, 32 and 64 users" in chart.note
+
+
+def test_a_time_whose_bound_lies_decades_away_does_not_stretch_the_axis():
+    full = example.full()
+
+    def widened(a):
+        tail = a.tails["e2e"]
+        tail = dataclasses.replace(tail, p95=dataclasses.replace(tail.p95, low=1e-6))
+        return dataclasses.replace(a, tails={**a.tails, "e2e": tail})
+
+    wide = dataclasses.replace(full, arm_levels=tuple(map(widened, full.arm_levels)))
+    chart, plain = (BY_NAME["e2e"](example.run(), judgement) for judgement in (wide, full))
+    assert chart.figure.layout.yaxis.range[0] == pytest.approx(plain.figure.layout.yaxis.range[0], abs=0.05)
+    assert "out of the picture" in chart.note
+    assert "out of the picture" not in plain.note
+
+
+def test_the_three_scales_of_acceptance_are_told_as_one_fact():
+    full = example.full()
+    rates = (0.5, 0.2, 0.1, 0.0, 0.0)
+    slots = tuple(
+        dataclasses.replace(slot, survival=Estimate(value=value))
+        for slot, value in zip(full.findings.acceptance.slots, rates, strict=True)
+    )
+    acceptance = dataclasses.replace(full.findings.acceptance, slots=slots)
+    findings = dataclasses.replace(full.findings, acceptance=acceptance)
+
+    def told(ratio):
+        why = tuple(dataclasses.replace(w, acceptance_ratio=ratio) for w in full.why)
+        return charts_acceptance.scales(dataclasses.replace(full, findings=findings, why=why))
+
+    said = "Here the rates of the 5 slots add up to 0.80 accepted tokens a draft: with the bonus token an acceptance"
+    said += " length of 1.80 where a step drafts"
+    assert told(0.16) == f"{said}, and an acceptance ratio of 16 %."
+    assert told(0.3) == f"{said}."  # drafts were shorter than five tokens: the ratio is of fewer
+    assert charts_acceptance.scales(example.bare()) == ""
 
 
 def test_a_percentile_without_bound_is_said_to_be_missing_and_why():
