@@ -35,6 +35,7 @@ def paths(tmp_path_factory):
     return found
 
 
+A4 = 703  # CSS pixels that a portrait page has between its margins
 DRAWN_SO_FAR = (
     "document.documentElement.dataset.drawn === String([...document.querySelectorAll('.plot')].filter(one => one.data)"
     ".length)"
@@ -154,12 +155,14 @@ def test_a_table_copies_as_csv_that_no_spreadsheet_runs(browser, paths):
         cell.textContent = '=HYPERLINK("http://x","y")';
         const writeText = text => { window.copied = text; return Promise.resolve(); };
         Object.defineProperty(navigator, "clipboard", {value: {writeText}});
+        cell.nextElementSibling.textContent = "+5.30 ms [+4.38, +6.36]";
         cell.closest(".scroll").nextElementSibling.click();
       })()
     """)
     lines = browser.value("window.copied").split("\r\n")
     assert lines[0] == '"item","difference","baseline","candidate","source"'
     assert '"\'=HYPERLINK(""http://x"",""y"")"' in browser.value("window.copied")
+    assert '"+5.30 ms [+4.38, +6.36]"' in browser.value("window.copied")  # a figure is copied as it stands
 
 
 def test_in_print_nothing_is_folded_and_nothing_cut_off(browser, paths):
@@ -172,6 +175,9 @@ def test_in_print_nothing_is_folded_and_nothing_cut_off(browser, paths):
             "[...document.querySelectorAll('.scroll')].filter(s => getComputedStyle(s).overflowX !== 'visible').length"
         )
         assert browser.value(cut) == 0
+        browser.call("Emulation.setDeviceMetricsOverride", width=A4, height=1000, deviceScaleFactor=1, mobile=False)
+        beyond = f"[...document.querySelectorAll('table, pre')].filter(t => t.getBoundingClientRect().right > {A4})"
+        assert browser.value(f"{beyond}.map(t => t.textContent.trim().slice(0, 60))") == []
         widths = "[...document.querySelectorAll('.plot .main-svg')].map(s => s.getBoundingClientRect().width)"
         assert max(browser.value(widths)) <= 641
         assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
