@@ -12,13 +12,6 @@ from loadtest.report import vocabulary, words
 from loadtest.report.view import View
 from loadtest.report.why_words import meeting
 
-OF_METRICS = {
-    "e2e": "beyond it answers come later",
-    "ttft": "beyond it first tokens come later",
-    "tpot": "beyond it tokens come slower",
-    "output_tokens_per_s": "beyond it less work is done per second",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
@@ -61,8 +54,12 @@ def _asked(limit: BreakEven) -> str:
 
 def of_metric(view: View, found: BreakEven) -> str:
     """Say what the break-even of a metric is for."""
-    beyond = OF_METRICS.get(found.metric, f"beyond it {vocabulary.metric(found.metric).label} is worse")
-    return f"where its gain is gone: {beyond}; decides nothing"
+    own = (
+        "the whole gain of the metric that decides is gone"
+        if found.metric == view.decision_metric
+        else (f"{vocabulary.metric(found.metric).short} is as good on both servers")
+    )
+    return f"where {own}; decides nothing"
 
 
 def others(view: View) -> Iterator[Limit]:

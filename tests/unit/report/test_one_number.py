@@ -118,7 +118,8 @@ def test_every_limit_of_the_page_says_what_it_is_for_and_one_of_them_decides():
     table = tables.break_evens(View(run=example.run(), judgement=full))
     uses = {row[0]: row[table.columns.index("what it is for")] for row in table.rows}
     assert uses["limit of the decision"] == "decides: the recommendation is its lower end"
-    assert uses["end-to-end time"] == "where its gain is gone: beyond it answers come later; decides nothing"
+    assert uses["end-to-end time"] == "where the whole gain of the metric that decides is gone; decides nothing"
+    assert uses["time per output token"] == "where TPOT is as good on both servers; decides nothing"
     assert [name for name, use in uses.items() if use.startswith("decides")] == ["limit of the decision"]
     assert uses["decoding, by the servers' counters"].startswith("explains")
     assert uses["straight lines over requests in flight"].startswith("a check")
