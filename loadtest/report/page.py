@@ -17,6 +17,7 @@ from loadtest.report import (
     limits,
     next_steps,
     outputs,
+    protocol,
     rules,
     several,
     sure,
@@ -142,7 +143,7 @@ def _tables(view: View) -> dict[str, Any]:
         **tables.comparability(view),
         "marked": tables.cells(view, marked_only=True),
         "cells": tables.cells(view),
-        "protocol": header.protocol(view.run),
+        "protocol": protocol.protocol(view.run),
         "command": header.command(view.run),
         "definitions": tables.definitions(),
     }

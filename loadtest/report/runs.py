@@ -10,7 +10,7 @@ from loadtest import loads
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.errors import UsageError
-from loadtest.report import header, vocabulary, words
+from loadtest.report import header, protocol, vocabulary, words
 from loadtest.report.header import Banner
 from loadtest.report.tables import MOST, Row, Table
 from loadtest.report.view import View
@@ -150,7 +150,7 @@ def differences(found: Sequence[Entry]) -> Table:
     settings = [
         {
             f"{group.title}: {name}": value
-            for group in header.protocol(_kept(entry.view.run))
+            for group in protocol.protocol(_kept(entry.view.run))
             for name, value in group.rows
         }
         for entry in found

@@ -8,7 +8,7 @@ from loadtest.analyse import wording
 from loadtest.analyse.capacity import bounded
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, BreakEven, Finding, Guard, Speedup
-from loadtest.report import answer, header, rules, tables, why_words
+from loadtest.report import answer, header, protocol, rules, tables, why_words
 from loadtest.report.charts_speedup import speedup
 from loadtest.report.view import VERDICTS, View
 
@@ -174,7 +174,7 @@ def test_servers_that_were_started_in_turn_at_one_address_are_not_taken_for_one_
 
 def test_every_value_of_the_header_is_in_the_protocol():
     run = example.run(extra={"deep": [{"name": "x", "list": [1, 2]}]})
-    rows = {f"{group.title}: {name}": value for group in header.protocol(run) for name, value in group.rows}
+    rows = {f"{group.title}: {name}": value for group in protocol.protocol(run) for name, value in group.rows}
     assert rows["Experiment: everything sent and asked for: generation.max_tokens"] == "256"
     assert rows["Servers under test: speculative.identity.method"] == "eagle3"
     assert rows["Extra: deep.x.list"] == "1, 2"
@@ -183,7 +183,7 @@ def test_every_value_of_the_header_is_in_the_protocol():
 
 
 def test_a_header_without_end_is_cut():
-    (group,) = header.protocol({"config": {f"key{i}": i for i in range(1000)}})
+    (group,) = protocol.protocol({"config": {f"key{i}": i for i in range(1000)}})
     assert (len(group.rows), group.left_out) == (300, 700)
 
 
