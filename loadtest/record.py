@@ -200,6 +200,9 @@ class Scrape:
     error: str = ""
 
 
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+
+
 class RequestWriter:
     """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
 
@@ -210,7 +213,7 @@ class RequestWriter:
         """
         self._written = written
         self._sink = path.open("wb", buffering=0)
-        self._writer = pa.ipc.new_stream(self._sink, STREAM_SCHEMA)
+        self._put(STREAM_SCHEMA.serialize())
         self._rows: list[Request] = []
         self.count = 0
 
@@ -228,7 +231,7 @@ class RequestWriter:
         batch = batch_of(rows)  # before they are let go: a row that does not fit must not take others with it
         self._rows = []
         try:
-            self._writer.write_batch(batch)
+            self._put(batch.serialize())
             self.count += len(rows)
         finally:
             if self._written is not None:
@@ -237,9 +240,15 @@ class RequestWriter:
     def close(self) -> None:
         """Flush, write the end-of-stream marker and sync to disk."""
         self.flush()
-        self._writer.close()
+        self._put(_STREAM_END)
         os.fsync(self._sink.fileno())
         self._sink.close()
+
+    def _put(self, message: Any) -> None:
+        """Write a message at once: Arrow's own writer takes a call of the system for each buffer of each column."""
+        left = memoryview(message)
+        while left:
+            left = left[self._sink.write(left) :]
 
 
 _values_of = attrgetter(*STREAM_SCHEMA.names)  # one call per row: half the time of a loop over its fields

@@ -2,7 +2,9 @@
 
 import json
 import math
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,27 @@ def test_what_was_flushed_is_there_without_a_close(tmp_path: Path):
     writer.flush()
     assert read_requests(tmp_path).num_rows == 1
     writer.close()
+
+
+@pytest.mark.parametrize("most", [1, 100, 10**6])
+def test_a_batch_is_written_in_one_call_or_in_as_many_as_the_system_wants(tmp_path: Path, monkeypatch, most):
+    calls: list[int] = []
+
+    class Sink(FileIO):
+        def write(self, data: Any) -> int:
+            calls.append(len(data))
+            return super().write(memoryview(data)[:most])
+
+    monkeypatch.setattr(Path, "open", lambda self, mode, buffering: Sink(self, mode))
+    writer = RequestWriter(tmp_path / "requests.arrows")
+    calls.clear()
+    for number in range(5):
+        writer.add(_request(number))
+    writer.flush()
+    assert len(calls) == -(-calls[0] // most)
+    writer.close()
+    monkeypatch.undo()
+    assert read_requests(tmp_path)["session"].to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_cells_and_scrapes_come_back(tmp_path: Path):
