@@ -59,8 +59,9 @@ class Client:
             raise
         finally:
             self._busy = False
-            for words in ("error", "response_id", "finish_reason"):  # the server's own: it may repeat the key
-                setattr(record, words, self._endpoint.without_secrets(getattr(record, words)))
+            if self._endpoint.has_secrets:  # the server's own words may repeat them
+                for words in ("error", "response_id", "finish_reason"):
+                    setattr(record, words, self._endpoint.without_secrets(getattr(record, words)))
 
     def close(self) -> None:
         """Close the connection, if one is open."""

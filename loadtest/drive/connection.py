@@ -27,7 +27,7 @@ from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
 READ_SIZE = 64 * 1024
-_WRITABLE = 2
+_WRITABLE, _POLLIN = 2, 1
 
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
@@ -36,7 +36,7 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_recvmsg", "_socket", "_tls",
+        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_poll", "_recvmsg", "_socket", "_tls",
         "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm", "reader", "used",
         "writer",
     )  # fmt: skip
@@ -60,6 +60,8 @@ class Connection:
         deadline_s = time.monotonic() + endpoint.limits.connect_s
         self._socket = _connected(endpoint, deadline_s)
         self._recvmsg = self._socket.recvmsg
+        self._poll = monkey.get_original("select", "poll")()
+        self._poll.register(self._socket.fileno(), _POLLIN)
         try:
             if endpoint.proxy is not None and endpoint.tls is not None:
                 open_tunnel(self._socket, endpoint, deadline_s)
@@ -104,8 +106,10 @@ class Connection:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
+        if sent == len(data):
+            return True
         self._unsent = memoryview(data)[sent:]
-        return sent == len(data) or self.send_more()
+        return self.send_more()
 
     def send_more(self) -> bool:
         """Send what `send` left over; True when nothing is left. Raises OSError."""
@@ -161,13 +165,7 @@ class Connection:
 
     def fresh(self) -> bool:
         """Return whether an idle connection is as it was left: neither closed by the server nor holding stray bytes."""
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return not self._poll.poll(0)
 
     def _start_tls(self, context: ssl.SSLContext, deadline_s: float) -> None:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._endpoint.host)

@@ -92,18 +92,17 @@ class Deltas:
         if name == b"error" or said.get("error") is not None:
             raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
         choices, usage = said.get("choices"), said.get("usage")
+        # One colon follows each key; where there are more, in a text or nested deeper, it takes a closer look.
+        more = data.count(b":") - len(said) - (len(usage) if type(usage) is dict else 0)
         if not choices:
-            refuse_repeats(data, said)
-            self._take_bare(said, usage)
+            self._take_bare(said, usage, data if more else b"")
             return
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
         if type(choice) is not dict or choice.get("index"):
             raise _not_one(choices)
         delta = choice.get("delta")
         timings = mapping(said.get("timings"))
-        keys = len(said) + len(choice) + len(timings) + (len(delta) if type(delta) is dict else 0)
-        # One colon follows each key; where there are more, in a text or nested deeper, it takes a closer look.
-        if data.count(b":") != keys + (len(usage) if type(usage) is dict else 0):
+        if more != len(choice) + len(timings) + (len(delta) if type(delta) is dict else 0):
             refuse_repeats(data, said)
         if said.get("id") != self._id or said.get("model") != self.model:
             self._identify(said)
@@ -136,8 +135,10 @@ class Deltas:
                 raise _changed("model", self.model, model)
             self.model = model
 
-    def _take_bare(self, said: dict[str, Any], usage: Any) -> None:
-        """Read an event without a choice, such as the closing usage."""
+    def _take_bare(self, said: dict[str, Any], usage: Any, doubtful: bytes) -> None:
+        """Read an event without a choice, such as the closing usage; `doubtful`: it may name a key twice."""
+        if doubtful:
+            refuse_repeats(doubtful, said)
         if said.get("object") == "error":  # the form of older servers
             raise Failure(Outcome.STREAM_ERROR, f"the stream reported an error: {error_message(said)}")
         self._identify(said)
@@ -159,7 +160,8 @@ class Deltas:
                 self._take_chunk(count, at_s)
         elif not (self._source is _USAGE and self._count):
             # A count that stood on the role event alone is not a running count: the source is still open then.
-            self._take_uncounted(choice.get("token_ids"), count_of(timings, "predicted_n"), visible, at_s)
+            predicted = count_of(timings, "predicted_n") if timings else -1
+            self._take_uncounted(choice.get("token_ids"), predicted, visible, at_s)
 
     def _take_end(self, reason: Any, said: dict[str, Any]) -> None:
         if reason == "error":

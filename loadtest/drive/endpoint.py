@@ -66,6 +66,11 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether some header has a value to hide."""
+        return bool(self._secrets)
+
     def without_secrets(self, text: str) -> str:
         """Return a text, such as a server's own words, with the values of the headers hidden."""
         return without(self._secrets, text) if text and self._secrets else text

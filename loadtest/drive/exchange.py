@@ -27,6 +27,7 @@ from loadtest.settings import Limits
 BODY_LIMIT = 64 * 1024  # bytes of an answer that is no event stream
 STREAM_LIMIT = 256 * 2**20  # bytes of an answer that is an event stream
 TAIL_S = 0.01  # how long the end of the body may follow [DONE]; later, the connection is given up
+_OK = Outcome.OK.value  # an enumeration finds its values slowly
 _DRAIN_READS = 256  # reads made before a deadline is judged: 16 MiB, more than a receive buffer holds
 
 
@@ -112,7 +113,7 @@ class Exchange:
     @property
     def oddities(self) -> tuple[str, ...]:
         """What was unusual about a stream without making it fail: `no_done`, `not_utf8`."""
-        no_done = self._record.outcome == Outcome.OK and not self._deltas.done
+        no_done = self._record.outcome == _OK and not self._deltas.done
         return ("no_done",) * no_done + ("not_utf8",) * self._deltas.mended
 
     # ---- sending
@@ -307,7 +308,7 @@ class Exchange:
         record = self._record
         record.end_s = at_s
         if failure is None:
-            record.outcome, record.error = Outcome.OK.value, ""
+            record.outcome, record.error = _OK, ""
         else:
             record.outcome = failure.outcome.value
             record.error = failure.text + so_far(failure, record)

@@ -205,10 +205,11 @@ REPEATS = {
 }
 
 
+@pytest.mark.parametrize("closing", [False, True])
 @pytest.mark.parametrize("name", REPEATS)
-def test_a_key_that_comes_twice_is_no_figure(ask: Any, say: Any, name: str) -> None:
+def test_a_key_that_comes_twice_is_no_figure(ask: Any, say: Any, name: str, closing: bool) -> None:
     more, key = REPEATS[name]
-    event = say.token(2).removesuffix(b"}\n\n") + more + b"\n\n"
+    event = (say.usage(2) if closing else say.token(2)).removesuffix(b"}\n\n") + more + b"\n\n"
     record = ask(say.HEAD + say.chunk(say.tokens(1) + event), say.HOLD)
     assert (record.outcome, record.error) == ("protocol_error", MIXED.format(key))
     assert (record.chunk_tokens, record.output_tokens) == ([1], 1)
