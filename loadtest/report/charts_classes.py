@@ -149,7 +149,7 @@ def day(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )  # fmt: skip
     figure.update_xaxes(type="category")
     figure.update_yaxes(rangemode="tozero")
-    right = {"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"}, "nticks": 6,
+    right = {"overlaying": "y", "side": "right", "title": {"text": "speed-up, ratio"}, "nticks": 6, "tickmode": "auto",
              "tickformat": ".3~g", "gridcolor": GRID,
              "showgrid": False, "fixedrange": True, "automargin": True}  # fmt: skip
     figure.update_layout(yaxis2=right)

@@ -42,7 +42,7 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
             x=[rate for _, rate, _ in points], y=[time * factor for _, _, time in points], mode="lines+markers+text",
             text=[f"{x:g}" for x, _, _ in points], textfont={"size": 11},
             textposition=SIDES[judgement.arms.index(arm) % len(SIDES)],
-            name=label(arm), line={"color": style.colour, "width": 2.5},
+            name=label(arm), line={"color": style.colour, "width": 2.5}, cliponaxis=False,
             marker={"symbol": style.shape, "size": 8}, hoverinfo="text",
             hovertext=[f"{label(arm)}, {words.level(x)}: {words.time(t)} at {words.whole(r)} tokens/s"
                        for x, r, t in points],
