@@ -33,8 +33,9 @@ def _floor(run: Mapping[str, Any]) -> str:
     sent = f"99 % of requests go out within {_ms(late)} ms of their due time, and " if late is not None else ""
     said = (
         f"The client's floor (its own error, against its null server at {load}): {sent}99 % of first tokens are stamped"
-        f" within {_ms(tail)} ms (half within {_ms(middle)} ms). Any latency may hold up to"
-        f" {_ms(max(tail, late or 0.0))} ms that are the client's and no server's, in both arms alike."
+        f" within {_ms(tail)} ms (half within {_ms(middle)} ms). So about"
+        f" {_ms(max(tail, late or 0.0))} ms of a latency may be the client's and no server's; what each cell had itself"
+        " stands in the table of cells."
     )
     kinds = (("missing", "lost"), ("tokens_differ", "miscounted"))
     counts = [(_number(found.get(name)) or 0.0, what) for name, what in kinds]

@@ -86,8 +86,14 @@ def change(
     said = (
         f"At {wording.with_unit(level)} first tokens come {_said(total.value)} later{unproven}; {TERMS[term]} grew most"
     )
-    said += f" ({'+' if grown[term] >= 0 else '−'}{_said(abs(grown[term]))}){_cache(arms)}{_preempted(arms)}."
+    said += f" ({'+' if grown[term] >= 0 else '−'}{_said(abs(grown[term]))}{_less(grown, total.value)})"
+    said += f"{_cache(arms)}{_preempted(arms)}."
     return FirstTokenChange(level=level, total_s=total, terms_s=each, term=term, sentence=said)
+
+
+def _less(grown: Mapping[str, float], total: float | None) -> str:
+    """Say that other terms shrank where one grew by more than the whole, as it may by noise at a window's edges."""
+    return ", others shrank" if max(grown.values()) > (total or 0.0) else ""
 
 
 def _said(seconds: float | None) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from loadtest.analyse import wording
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.findings import Law, Line, LineCrossing
 from loadtest.analyse.results import BreakEven
@@ -195,7 +196,8 @@ def _sentence(law: Law, span: tuple[float, float]) -> str:
     if law.at.value <= 0:
         side = "behind" if law.crossing is LineCrossing.PAYS_BELOW else "ahead"
         return f"Linear law: no crossing at any load; the candidate is {side} at each."
-    where = f"{law.at.value:.0f} [{law.at.low:.0f}, {law.at.high:.0f}] in flight"
+    value, low, high = wording.texts(law.at)
+    where = f"{value} [{low}, {high}] in flight"
     beyond = f", beyond the tested {span[0]:.0f} to {span[1]:.0f}: an extrapolation" if law.outside else ""
     return f"Linear law: the two arms cross at {where}{beyond}."
 

@@ -91,11 +91,12 @@ def _preemptions(facts: CellFacts) -> Mark | Unknown | None:
 
 
 def _few_requests(facts: CellFacts) -> Mark | None:
-    if facts.measured.requests >= FEW_REQUESTS:
+    number = facts.measured.requests
+    if number >= FEW_REQUESTS:
         return None
-    return Mark(
-        sentence=f"Only {facts.measured.requests} requests fell due in the window (limit {FEW_REQUESTS}): lengthen it."
-    )
+    said = f"Only {number} request" if number else "No request"
+    many = "s" if number > 1 else ""
+    return Mark(sentence=f"{said}{many} fell due in the window (limit {FEW_REQUESTS}): lengthen it.")
 
 
 def _too_short(facts: CellFacts) -> Mark | Unknown | None:

@@ -98,6 +98,8 @@ def _speedup_range(view: View) -> Tile | None:
     if ends[0] == ends[1]:
         return Tile(label=label, value=words.ratio(low.value), detail=f"at {words.level(ends[0])}", tone=_tone(low))
     detail = f"from {words.level(ends[0])} {_bounds(low)} to {words.level(ends[1])} {_bounds(high)}"
+    if not any(_tone(view.speedup(name, level).ratio) for level in view.levels):
+        detail += "; at no load proven above or below 1"
     tones = {_tone(low), _tone(high)}
     tone = tones.pop() if len(tones) == 1 else ""
     return Tile(label=label, value=f"{words.ratio(low.value)} → {words.ratio(high.value)}", detail=detail, tone=tone)
@@ -132,7 +134,8 @@ def _ttft(view: View) -> Tile | None:
     worst = max(guards, key=lambda guard: (guard.ratio.value or 0.0, -guard.level))
     depth = worst.statistic if worst.statistic in DEPTHS else "p50"
     pair = [view.tail(arm, worst.level, "ttft", depth).value for arm in (view.candidate or "", view.baseline)]
-    detail = f"at {words.level(worst.level)}, the worst"
+    only = f", the only load of {len(view.levels)} with enough requests" if len(guards) == 1 < len(view.levels) else ""
+    detail = f"at {words.level(worst.level)}{only or (', the worst' if len(guards) > 1 else '')}"
     ratio = worst.ratio
     detail = f"{_changes(ratio)} {detail}".lstrip()
     beside = _beside(ratio.value, *pair, form=words.time, of="pooled")

@@ -117,7 +117,7 @@ def _title(found: Sequence[ClassLevel], level: float) -> str:
     if slower:
         return f"{said}, slower: {', '.join(words.plain(name, 40) for name in slower[:4])}"
     values = {name: ratio.value for name, ratio in ratios.items() if ratio.value is not None}
-    if len(values) > 1:
+    if len(values) > 1 and faster:
         best, worst = max(values, key=lambda n: values[n]), min(values, key=lambda n: values[n])
         said += f"; most {words.plain(best, 40)}, {words.ratio(values[best])}, least {words.plain(worst, 40)},"
         said += f" {words.ratio(values[worst])}"

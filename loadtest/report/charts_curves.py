@@ -66,7 +66,7 @@ def _tradeoff_title(curves: Mapping[str, list[tuple[float, float, float]]]) -> s
     parts = []
     for arm, points in reversed(list(curves.items())):
         level, rate, time = max(points, key=lambda point: point[1])
-        parts.append(f"{words.plain(arm)} carries at most {words.whole(rate)} tokens/s, at {words.time(time)}"
+        parts.append(f"{words.plain(arm)} carried at most {words.whole(rate)} tokens/s as tested, at {words.time(time)}"
                      f" ({words.level(level)})")  # fmt: skip
     said = "; ".join(parts)
     return said[:1].upper() + said[1:]

@@ -52,7 +52,9 @@ def first_token(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="first-token", part="latency", figure=figure,
         alt=f"Stacked bars: the parts of the mean time to first token of each server at each load. {title}",
         note="From the server's own counters, beside the client's clock. The counters of a window's edge belong to"
-        " other requests, so that a small part may come out below 0. Bars are of all valid cells; a change is of the"
+        " other requests, so that a part may come out below 0 where a window holds few. The queue is the time from a"
+        " request's arrival to its first step, so that it holds the rest of the step under way too. Bars are of"
+        " all valid cells; a change is of the"
         " blocks that both servers have."
         + absent(view.levels, {arm: [one.level for one in rows if one.arm == arm] for arm in judgement.arms}),
         columns=("load", "arm", "TTFT mean", *(word for word, _, _ in TERMS.values()), "prefix cache hits", "KV use",

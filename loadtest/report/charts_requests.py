@@ -25,6 +25,8 @@ from loadtest.report.figures import (
 from loadtest.report.left_out import absent, framed
 from loadtest.report.view import View
 
+FOR_TWENTIETHS = 60  # pairs, below which the lowest twentieth is three or fewer
+
 
 def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """How the same requests compare on both servers, by level."""
@@ -33,9 +35,11 @@ def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     last = spreads[-1]
     title = (
-        f"At {words.level(last.level)} the middle half of the same requests runs at {words.ratio(last.p25)} to"
-        f" {words.ratio(last.p75)}, one in twenty below {words.ratio(last.p5)}"
+        f"At {words.level(last.level)} the middle half of {last.pairs:,} pairs of the same request runs at"
+        f" {words.ratio(last.p25)} to {words.ratio(last.p75)}"
     )
+    if last.pairs >= FOR_TWENTIETHS:
+        title += f", one in twenty below {words.ratio(last.p5)}"
     figure = canvas(title, x_title=f"load, {loads.unit()}", y_title="speed-up by E2E, ratio")
     places = [f"{spread.level:g}" for spread in spreads]
     figure.add_trace(

@@ -103,9 +103,11 @@ def _few(blocks: tuple[float, ...], most: int = 24) -> str:
 
 def _speedup_title(view: View, points: Points) -> str:
     (first, low), (last, high) = points[0], points[-1]
-    said = f"Speculation is {words.ratio(low.value)} as fast at {words.level(first)}"
+    said = f"{words.ratio(low.value)} as fast at {words.level(first)}"
     if first != last:
         said += f" and {words.ratio(high.value)} at {words.level(last)}"
+    differs = [ratio for _, ratio in points if (ratio.low or 0.0) > 1 or (ratio.high is not None and ratio.high < 1)]
+    said = f"Speculation is {said}" if differs else f"At no load is speculation proven faster or slower: {said}"
     even = view.judgement.decision.break_even
     if even and even.form is Crossing.PAYS_UP_TO and words.known(even.at.value):
         said += f"; break-even at {words.of_loads(even.at)}"

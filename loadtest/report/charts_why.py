@@ -123,7 +123,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     )
     return Chart(
         key="survival", part="acceptance", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
-        note="Acceptance belongs to model and text, not to load."
+        note="Acceptance is a matter of model and text: where it moves with load, look for noise or another mix."
         + _not_drawn([why.level for why in entries if why not in picked])
         + absent(view.levels, {"drafts": [why.level for why in entries]}),
         columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,

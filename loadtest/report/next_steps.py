@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -89,7 +90,7 @@ def of_answer(view: View) -> Iterator[Step]:
     """Yield what would settle or change the answer of one comparison."""
     decision = view.judgement.decision
     yield from _guards_without_data(view)
-    if decision.would_settle:
+    if decision.would_settle and not any(_short_windows(view)):
         yield _more_blocks(view) if "block" in decision.would_settle else Step(text=decision.would_settle)
     gate = view.judgement.gate
     for result in gate.objectives if gate else ():
@@ -129,10 +130,10 @@ def _more_blocks(view: View) -> Step:
     if isinstance(look, int) and look >= LOOKS:
         said += f"; this run was judged {look} times, which is as often as its intervals allow"
         return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * LOOKS)}))
-    how = (
-        f"a block of all loads and servers took {words.minutes(block_s)}, and a run that goes on is judged again after"
-    )
-    how += f" {planned} more"
+    how = f"a block of all loads and servers took {words.minutes(block_s)}"
+    wanted = re.match(r"About (\d+) more block", said)
+    how += f", so {words.minutes(int(wanted[1]) * block_s)} in all" if wanted and int(wanted[1]) > 1 else ""
+    how += f"; a run that goes on is judged again after {planned} more"
     return Step(text=f"{said} ({how}).", command=again.resumed(view.run, seconds=planned * block_s))
 
 

@@ -10,6 +10,7 @@ from loadtest.analyse.results import Answer
 from loadtest.report import vocabulary, words
 from loadtest.report.view import TAILED, View, section
 
+MOSTLY = 0.5  # of the answers cut at the most tokens: their length is the scenario's, and no property of the model
 PAYING = (Answer.PAYS_UP_TO, Answer.PAYS_EVERYWHERE, Answer.PAYS_IN_BAND)
 
 
@@ -18,8 +19,9 @@ def certainty(view: View) -> str:
     cells = view.judgement.cells
     requests = sum(item.requests for item in view.judgement.arm_levels)
     failed = sum(item.failed for item in view.judgement.arm_levels)
-    valid, marked = sum(cell.valid for cell in cells), sum(bool(cell.marks) for cell in cells)
-    flagged = f" ({marked:,} with a quality mark)" if marked else ""
+    valid = sum(cell.valid for cell in cells)
+    marked = sum(cell.valid and bool(cell.marks) for cell in cells)
+    flagged = f" ({marked:,} of them with a quality mark)" if marked else ""
     parts = (
         _many(len(view.levels), "load"),
         f"{_many(len({cell.block for cell in cells}), 'block')} (a visit to every server at a load, close in time)",
@@ -27,7 +29,20 @@ def certainty(view: View) -> str:
         _many(requests, "request"),
         f"{failed:,} failed",
     )
-    return f"{_bound(view)}{', '.join(parts)}. Intervals are 95 % intervals over blocks."
+    return f"{_bound(view)}{', '.join(parts)}.{_fewer_blocks(view)} Intervals are 95 % intervals over blocks."
+
+
+def _fewer_blocks(view: View) -> str:
+    """Say at which loads fewer blocks than were measured have a valid cell of both servers; empty where none lacks."""
+    blocks = len({cell.block for cell in view.judgement.cells})
+    counts = {level: len(view.speedup(view.decision_metric, level).blocks) for level in view.levels}
+    if not view.compared or view.pairs:
+        return ""
+    each = ", ".join(
+        f"{number} at {words.levels([level for level in view.levels if counts[level] == number])}"
+        for number in sorted({number for number in counts.values() if number < blocks})
+    )
+    return f" Fewer blocks have valid cells of both servers: {each}." if each else ""
 
 
 def _bound(view: View) -> str:
@@ -144,4 +159,7 @@ def cut_answers(view: View) -> str:
     most = section(view.run, "experiment", "generation").get("max_tokens")
     where = f"max tokens ({most:g})" if isinstance(most, int | float) else "the most tokens allowed"
     each = ", ".join(f"{words.share(share)} ({words.plain(arm, 80)})" for arm, share in shares.items())
-    return f"Answers cut at {where}: {each}."
+    said = f"Answers cut at {where}: {each}."
+    if view.decision_metric != "e2e" or not view.compared or min(share or 0.0 for share in shares.values()) < MOSTLY:
+        return said
+    return f"{said} Of longer answers the decoding counts for more than here, and first tokens for less."

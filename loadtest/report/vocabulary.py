@@ -43,7 +43,7 @@ _METRICS = (  # name, label, short, unit, better, definition
     ("tokens_per_chunk", "tokens per chunk", "tokens/chunk", "tokens", "",
      "tokens that arrived together, from the second chunk on"),
     ("on_time", "tokens on time", "on time", "share", "higher",
-     "share of tokens delivered by their deadline at a stated reading pace, early tokens credited"),
+     "share of tokens delivered by their deadline at decision.reading_pace (tokens/s), early tokens credited"),
     ("output_tokens_per_s", "output throughput", "tokens/s", "tokens/s", "higher",
      "tokens that arrived in the window ÷ its length; with think time or in open load it is no capacity"),
     ("requests_per_s", "completed requests", "requests/s", "requests/s", "higher",

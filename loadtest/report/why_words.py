@@ -13,6 +13,9 @@ from loadtest.report import vocabulary, words
 from loadtest.report.caveats import suspects
 from loadtest.report.view import View
 
+SAME = 0.05  # by which a term may differ between loads and still be called the same
+AGREE = 0.10  # between the decode speed-up by the servers' counters and the clients' time per output token
+
 
 def why_sentences(view: View) -> tuple[str, ...]:
     """Say where decoding stops gaining and why: tokens per step against the length of a step, at both ends.
@@ -26,9 +29,9 @@ def why_sentences(view: View) -> tuple[str, ...]:
         return ()
     first, last = entries[0], entries[-1]
     if last is first:
-        return (_accounting(first),)
+        return (_accounting(view, first),)
     met = "" if view.run.get("aa") else _meeting(view, entries)
-    said = (met, _cause(entries, bool(suspects(view))), _accounting(first), _accounting(last))
+    said = (met, _cause(entries, bool(suspects(view))), _accounting(view, first), _accounting(view, last))
     return tuple(sentence for sentence in said if sentence)
 
 
@@ -62,12 +65,16 @@ def _accounted(why: Why) -> bool:
     return bool(why.tau_all and why.step_ratio and why.decode_speedup)
 
 
-def _accounting(why: Why) -> str:
-    return (
+def _accounting(view: View, why: Why) -> str:
+    said = (
         f"At {words.level(why.level)} a step brings {words.count(why.tau_all)} tokens and takes"
         f" {words.ratio(why.step_ratio)} as long as without speculation:"
-        f" by the servers' counters decoding runs at {words.ratio(why.decode_speedup)}."
+        f" by the servers' counters decoding runs at {words.ratio(why.decode_speedup)}"
     )
+    seen = view.speedup("tpot", why.level).ratio.value
+    if not seen or not why.decode_speedup or abs(math.log(why.decode_speedup / seen)) <= AGREE:
+        return f"{said}."
+    return f"{said}, by the clients' time per output token at {words.ratio(seen)}: too far apart to rest on either."
 
 
 def _cause(entries: Sequence[Why], moved: bool) -> str:
@@ -76,14 +83,18 @@ def _cause(entries: Sequence[Why], moved: bool) -> str:
         math.log(max(values) / min(values))
         for values in ([why.tau_all or 1 for why in entries], [why.step_ratio or 1 for why in entries])
     )
-    if max(tau, step) < 0.05:
-        return "Neither changes with load by more than 5 %."
+    if max(tau, step) < SAME:
+        return f"Neither changes with load by more than {words.share(SAME)}."
     if step > 2 * tau:
-        return "What changes with load is the cost of a step" + (
-            "; that acceptance stays the same cannot be said (How sure)."
-            if moved
-            else ", not the acceptance of drafts."
-        )
+        if moved:
+            unsaid = "that acceptance stays the same cannot be said (How sure)"
+            return f"What changes with load is the cost of a step; {unsaid}."
+        if tau >= SAME:
+            return (
+                "What changes most with load is the cost of a step; tokens per step differ too, by up to"
+                f" {words.share(math.exp(tau) - 1)}."
+            )
+        return "What changes with load is the cost of a step, not the acceptance of drafts."
     if tau > 2 * step:
         return "What changes with load is the number of accepted tokens, not the cost of a step."
     return "Both the cost of a step and the number of accepted tokens change with load."

@@ -93,8 +93,8 @@ CALIBRATION = {
 }  # fmt: skip
 FLOOR = (
     "The client's floor (its own error, against its null server at 64 users): 99 % of requests go out within 0.42 ms of"
-    " their due time, and 99 % of first tokens are stamped within 0.087 ms (half within 0.012 ms). Any latency may hold"
-    " up to 0.42 ms that are the client's and no server's, in both arms alike."
+    " their due time, and 99 % of first tokens are stamped within 0.087 ms (half within 0.012 ms). So about 0.42 ms"
+    " of a latency may be the client's and no server's; what each cell had itself stands in the table of cells."
 )
 LOST = "2 of 300 answers lost and 1 of 300 answers miscounted"
 ASKING = {
