@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loadtest.analyse.results import Answer, Finding
-from loadtest.report import vocabulary, words
+from loadtest.report import header, vocabulary, words
 from loadtest.report.tables import MOST, Row, Table
 from loadtest.report.view import View, section
 
@@ -125,9 +125,11 @@ def batch_words(view: View) -> str:
     found = view.judgement.findings.batch_table if view.judgement.findings else None
     last = max((row.end for row in found.rows if row.draft_tokens), default=0) if found else 0
     where = f", here {last} running" if decision.answer is Answer.PAYS_UP_TO and last else ""
+    model = " These figures are a model's: measure your own servers first." if header.simulated(view.run) else ""
     return (
         f"{said}. Nothing is drafted beyond what the answer recommends ({words.plain(decision.recommendation)}{where}),"
         " nor where nothing was measured. Running requests are what the server works on at once; users may also wait."
+        f"{model}"
     )
 
 

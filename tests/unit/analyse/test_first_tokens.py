@@ -62,6 +62,8 @@ def test_the_term_that_grew_most_is_named() -> None:
     assert changed(0.03, 0.01).term == "queue"
     said = "At 8 users first tokens come 1.7 s later; prefill grew most (+1.69 s)."
     assert changed(0.01, 1.69).sentence == said  # not 1.69e+03 ms
+    said = "At 8 users first tokens come 40 ms later; prefill grew most (+90 ms, others shrank)."
+    assert changed(-0.05, 0.09).sentence == said
     assert changed(0.0, 0.01, outside=0.02).sentence.startswith(
         "At 8 users first tokens come 30 ms later; the way to the server and back grew most"
     )

@@ -434,6 +434,8 @@ def test_the_table_of_draft_tokens_says_which_metric_it_follows_and_where_the_an
         " what the server works on at once; users may also wait."
     )
     assert said in shown.text("why").replace("\u00a0", " ")
+    model = tables_detail.batch_words(view(run=header_of() | SIMULATED))
+    assert model == f"{said} These figures are a model's: measure your own servers first."
     limit = dataclasses.replace(example.full().decision.limit, metric="tpot")
     same = tables_detail.batch_words(view(decided(limit=limit)))
     assert same.startswith("The rows follow time per output token, as the answer does. Nothing is drafted beyond")
