@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pytest
@@ -248,11 +248,11 @@ def test_a_dialect_is_understood(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("piece", [1, 13])
 def test_a_dialect_is_understood_in_pieces(name: str, piece: int) -> None:
-    assert read(DIALECTS[name].events, piece) == read(DIALECTS[name].events)
+    assert astuple(read(DIALECTS[name].events, piece)) == astuple(read(DIALECTS[name].events))  # NaN is itself there
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_dialect_is_understood_with_other_line_ends_and_event_names(name: str) -> None:
     changed = [part.replace(b"\n", b"\r\n") for part in DIALECTS[name].events]
     named = [part if part.startswith((b":", b"event:")) else b"event: message\r\nid: 4\r\n" + part for part in changed]
-    assert read(named) == read(DIALECTS[name].events)
+    assert astuple(read(named)) == astuple(read(DIALECTS[name].events))
