@@ -18,7 +18,6 @@ from loadtest.report.view import View, section, span_s
 MOST = 5
 MOSTLY = 0.5  # of the cells; a few short windows are what their own marks say
 RARE = 0.05  # of drafts; a slot accepted more seldom is hardly worth its place
-LOOKS = 3  # at most: a run that was judged is gone on with to its next look, as many blocks later as were planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +123,13 @@ def _longer(view: View, factor: float) -> str:
 def _more_blocks(view: View) -> Step:
     """Return what would settle the answer, and how the run is gone on with to where it is judged again."""
     said, block_s = view.judgement.decision.would_settle.rstrip("."), _block_s(view)
-    planned, look = section(view.run, "experiment", "plan").get("blocks"), section(view.run, "look").get("number", 1)
+    planned, look = section(view.run, "experiment", "plan").get("blocks"), section(view.run, "look")
     if block_s is None or not isinstance(planned, int):
         return Step(text=f"{said}.")
-    if isinstance(look, int) and look >= LOOKS:
-        said += f"; this run was judged {look} times, which is as often as its intervals allow"
-        return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * LOOKS)}))
+    number, most = look.get("number"), look.get("of")  # a run that was judged goes on to its next look
+    if isinstance(number, int) and isinstance(most, int) and number >= most:
+        said += f"; this run was judged {number} times, which is as often as its intervals allow"
+        return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * most)}))
     how = f"a block of all loads and servers took {words.minutes(block_s)}"
     wanted = re.match(r"About (\d+) more block", said)
     how += f", so {words.minutes(int(wanted[1]) * block_s)} in all" if wanted and int(wanted[1]) > 1 else ""

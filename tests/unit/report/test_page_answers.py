@@ -233,7 +233,8 @@ def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
     said += " a run that goes on is judged again after 6 more)."
     assert step.text.endswith(said)
     assert step.command == "loadtest run --resume reports/20261129T210000Z-chat --budget +116m"
-    (step,) = [one for one in next_steps.of_answer(view(found, run | {"look": {"number": 3}})) if "4 more" in one.text]
+    last = view(found, run | {"look": {"number": 3, "of": 3}})
+    (step,) = [one for one in next_steps.of_answer(last) if "4 more" in one.text]
     assert step.command == "loadtest run chat.py --blocks 18"
 
 
