@@ -209,6 +209,7 @@ HEADER: dict[str, tuple[Callable[[Any], bool], str, bool]] = {
     "smoke": (is_flag, "true or false", False),
     "measure_only": (is_flag, "true or false", False),
     "arms": (or_null(is_list_of(is_arm)), "a list of objects, one for each arm, `gpus` a whole number or null", False),
+    "servers_file": (or_null(lambda item: isinstance(item, dict)), "null, or an object", False),
     "starts": (lambda value: is_count(value) and value > 0, "a whole number above 0", False),
     "comparability": (or_null(is_list_of(is_compared)), "a list of objects, each with `item` and `kind`", False),
     "sittings": (or_null(is_list_of(lambda item: isinstance(item, dict))), "a list of objects", False),

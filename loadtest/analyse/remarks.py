@@ -24,7 +24,7 @@ POWER_Z = float(stats.norm.ppf(0.8))  # how surely the blocks that are proposed 
 
 def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[float]) -> str:
     """Say where the first token is later, and which other metric has another break-even; empty when nothing differs."""
-    parts = [_later(curves["ttft"])] if metric != "ttft" and "ttft" in curves else []
+    parts = [_later(curves["ttft"], len(levels))] if metric != "ttft" and "ttft" in curves else []
     own = break_even(curves[metric], metric)
     for name in OTHERS:
         if name == metric or name not in curves:
@@ -38,7 +38,9 @@ def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[f
 def described(found: BreakEven, curve: Curve, label: str, levels: Sequence[float]) -> BreakEven:
     """Add the sentence on a break-even, with the loads above it at which the estimate alone is beyond it again."""
     again = _again(curve, found)
-    return replace(found, sentence=wording.break_even(found, label, levels) + (f" {again}" if again else ""))
+    known = [float(x) for x, half in zip(curve.levels, curve.half, strict=True) if not math.isnan(half)]
+    said = wording.break_even(found, label, known or levels, every=len(known) == len(levels))
+    return replace(found, sentence=said + (f" {again}" if again else ""))
 
 
 def _again(curve: Curve, found: BreakEven) -> str:
@@ -56,7 +58,7 @@ def _again(curve: Curve, found: BreakEven) -> str:
     return f"At {wording.listed(back)} the estimate is beyond that again ({each}), which is not proven."
 
 
-def _later(curve: Curve) -> str:
+def _later(curve: Curve, tested: int) -> str:
     """Describe the top levels at which the first token is proven later, if there are any."""
     late = curve.mean + curve.half < 0  # NaN is not below
     first = len(late)
@@ -67,7 +69,8 @@ def _later(curve: Curve) -> str:
             return ""
         at = [float(x) for x in curve.levels[late]]
         return f"First tokens are on average {_spread(curve.mean[late])} later at {wording.listed(at)}."
-    where = "at every tested load" if first == 0 else f"from {wording.with_unit(float(curve.levels[first]))} on"
+    every = "at every tested load" if len(late) == tested else f"at {wording.listed([float(x) for x in curve.levels])}"
+    where = every if first == 0 else f"from {wording.with_unit(float(curve.levels[first]))} on"
     return f"First tokens are on average {_spread(curve.mean[first:])} later {where}."
 
 

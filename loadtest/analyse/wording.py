@@ -170,8 +170,8 @@ def _in_flight(reference: float | None, value: float | None, toward: int = 0) ->
     return f" (≈ {load(value, toward=toward)} in flight)"
 
 
-def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
-    """Return one sentence on a break-even."""
+def break_even(result: BreakEven, label: str, levels: Sequence[float], *, every: bool = True) -> str:
+    """Return one sentence on a break-even; `levels` are those that it rests on, `every`: all that were tested."""
     above = "beats the baseline" if result.threshold == 1 else f"gains {percent(result.threshold - 1)}"
     subject = f"By {label} the candidate {above}"
     where = bounded(result.at, levels)
@@ -182,7 +182,8 @@ def break_even(result: BreakEven, label: str, levels: Sequence[float]) -> str:
         case Crossing.PAYS_FROM:
             return f"{subject} from {where} on{in_flight(result)}."
         case Crossing.PAYS_EVERYWHERE:
-            return f"{subject} at every tested load ({tested(levels)})."
+            which = "tested load" if every else "load that has an interval"
+            return f"{subject} at every {which} ({tested(levels)})."
         case Crossing.BAND:
             return f"{subject} {ranges(result.regions)}; elsewhere it does not, or cannot be told."
         case Crossing.NEVER_PAYS:
