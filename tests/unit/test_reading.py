@@ -58,7 +58,8 @@ def test_a_header_that_is_no_object(tmp_path: Path, text: str, place: str) -> No
         ("comparability", {"item": "x"}), ("comparability", [{"kind": "violation"}]), ("simulated", "yes"),
         ("simulated", {"late_ratio": "0.1"}), ("simulated", {"late_ratio": {"a": "0.1"}}), ("aa", "no"),
         ("smoke", 1), ("measure_only", None), ("starts", 0), ("starts", "2"), ("reason", 5), ("plan_sha256", 1),
-        ("sittings", 1e308), ("sittings", "NaN"), ("sittings", ["x"]), ("prompts", -0.5), ("prompts", {"words": "x"}),
+        ("sittings", 1e308), ("sittings", "NaN"), ("sittings", ["x"]),
+        ("servers_file", "x"), ("prompts", -0.5), ("prompts", {"words": "x"}),
         ("prompts", {"coincidence": [1]}),
     ],
 )  # fmt: skip
