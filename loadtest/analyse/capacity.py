@@ -1,9 +1,9 @@
 """Capacity: the greatest load at which an arm meets every absolute objective, typed and with its interval.
 
 Each objective is a curve over load of how far the arm is from the limit, with one more for either bound of its
-interval; all three are linear in the load between tested levels, as latency is in the linear law. Where a curve first
-falls below its limit is the capacity and the ends of its interval (inversion of the test); the objective that falls
-first decides.
+interval. Where the curve first falls below its limit is the capacity, linear in the load between tested levels as
+latency is in the linear law; where its bounds first do, at the earliest and the latest that the curve's shape allows,
+are the ends of its interval (inversion of the test). The objective that falls first decides.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from loadtest.analyse import wording
+from loadtest.analyse import first_fall, wording
 from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.first_fall import Edge
 from loadtest.analyse.gate_results import Capacity
 from loadtest.analyse.slo_levels import GateFacts, absolute
 from loadtest.settings import Price
 from loadtest.slo import COUNTED, Ask, Slo
-
-Edge = float | None  # a margin: above 0 meets the limit; None is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +79,9 @@ def _margin(value: float | None, slo: Slo) -> Edge:
 
 def greatest_load(levels: Sequence[float], margins: Sequence[Margins]) -> Capacity:
     """Return where the first objective falls below its limit, as a capacity without an arm."""
-    ends = [(_end(levels, m.value, hold="left"), m) for m in margins]
-    worst = [_end(levels, m.worst, hold="left") for m in margins]
-    best = [_end(levels, m.best, hold="right", unknown="passes") for m in margins]
+    ends = [(first_fall.value_at(levels, m.value), m) for m in margins]
+    worst = [first_fall.earliest(levels, m.worst, m.value) for m in margins]
+    best = [first_fall.latest(levels, m.best, m.value) for m in margins]
     low, high = min(worst), min(best)
     value, first = min(ends, key=lambda end: end[0])
     at = Estimate(value=_inside(value, levels), low=_inside(low, levels), high=_inside(high, levels))
@@ -101,26 +100,6 @@ def greatest_load(levels: Sequence[float], margins: Sequence[Margins]) -> Capaci
 
 def _inside(load: float, levels: Sequence[float]) -> float | None:
     return load if levels[0] <= load < math.inf else None
-
-
-def _end(levels: Sequence[float], margins: Sequence[Edge], *, hold: str, unknown: str = "fails") -> float:
-    """Return the load at which a curve first falls below 0: 0 before the first level, inf beyond the last.
-
-    A level without a figure says nothing between two that have one; beyond the last, `unknown` says what it counts as.
-    Where one side is not finite there is nothing to interpolate: `hold` says which level then stands for the crossing.
-    """
-    known = [(level, margin) for level, margin in zip(levels, margins, strict=True) if margin is not None]
-    if not known:
-        return 0.0 if unknown == "fails" else math.inf
-    falls = next((i for i, (_, margin) in enumerate(known) if margin < 0), None)
-    if falls is None:
-        return math.inf if known[-1][0] == levels[-1] or unknown == "passes" else known[-1][0]
-    if falls == 0:
-        return 0.0
-    (low, before), (high, after) = known[falls - 1], known[falls]
-    if not (math.isfinite(before) and math.isfinite(after)):
-        return low if hold == "left" else high
-    return low + (high - low) * before / (before - after)
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:

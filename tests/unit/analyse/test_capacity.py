@@ -38,8 +38,9 @@ def test_the_crossing_is_linear_in_the_load() -> None:
 
 def test_the_interval_is_where_its_bounds_cross() -> None:
     found = greatest_load(LEVELS, [margins([3.0, 2.0, 1.0, -1.0], half=0.5)])
-    assert found.at.low == pytest.approx(28.0)
-    assert found.at.high == pytest.approx(52.0)
+    assert (found.at.low, found.at.high) == (pytest.approx(22.0), 64.0)  # as the slope before 16 users allows
+    straight = greatest_load((1.0, 17.0, 33.0, 49.0), [margins([5.0, 3.0, 1.0, -1.0], half=0.5)])
+    assert (straight.at.low, straight.at.high) == pytest.approx((37.0, 45.0))
 
 
 def test_the_objective_that_ends_first_decides() -> None:
@@ -47,7 +48,7 @@ def test_the_objective_that_ends_first_decides() -> None:
     assert found.at.value == pytest.approx(2.5)
     pair = [margins([3.0, 2.0, 1.0, -1.0], half=0.5), margins([1.0, -1.0, -1.0, -1.0], half=0.5, slo=OTHER)]
     ends = greatest_load(LEVELS, pair).at  # both ends are those of the objective that ends first
-    assert (ends.low, ends.high) == pytest.approx((1.75, 3.25))
+    assert (ends.low, ends.high) == pytest.approx((1.0, 3.625))
     assert found.bound_by == "error_ratio ≤ 1 %"
 
 
@@ -58,9 +59,9 @@ def test_the_objective_that_ends_first_decides() -> None:
         ([-1.0, -1.0, -1.0, -1.0], Crossing.NEVER_PAYS, (None, None, 1.0)),
         ([None, None, None, None], Crossing.NO_DATA, (None, None, None)),
         ([1.0, 1.0, None, None], Crossing.PAYS_UP_TO, (4.0, 4.0, None)),  # nothing is shown beyond, and nothing refuted
-        ([None, 1.0, None, -1.0], Crossing.PAYS_UP_TO, (34.0, 34.0, 34.0)),  # from 4 to 64, with nothing in between
+        ([None, 1.0, None, -1.0], Crossing.PAYS_UP_TO, (34.0, 4.0, 64.0)),  # from 4 to 64, with nothing in between
         ([1.0, math.inf, -math.inf, -math.inf], Crossing.PAYS_UP_TO, (4.0, 4.0, 16.0)),  # it broke down in between
-        ([1.0, -1.0, 1.0, 1.0], Crossing.PAYS_UP_TO, (2.5, 2.5, 2.5)),  # what holds again above is no capacity
+        ([1.0, -1.0, 1.0, 1.0], Crossing.PAYS_UP_TO, (2.5, 1.0, 10 / 3)),  # what holds again above is no capacity
         ([0.0, 0.0, 0.0, 0.0], Crossing.PAYS_EVERYWHERE, (None, 64.0, None)),  # exactly at the limit
     ],
 )
