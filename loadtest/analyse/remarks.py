@@ -37,10 +37,24 @@ def second_sentence(curves: Mapping[str, Curve], metric: str, levels: Sequence[f
 
 def described(found: BreakEven, curve: Curve, label: str, levels: Sequence[float]) -> BreakEven:
     """Add the sentence on a break-even, with the loads above it at which the estimate alone is beyond it again."""
-    again = _again(curve, found)
     known = [float(x) for x, half in zip(curve.levels, curve.half, strict=True) if not math.isnan(half)]
     said = wording.break_even(found, label, known or levels, every=len(known) == len(levels))
-    return replace(found, sentence=said + (f" {again}" if again else ""))
+    remarks = (_skipped(found, known, levels), _again(curve, found))
+    return replace(found, sentence=" ".join((said, *(remark for remark in remarks if remark))))
+
+
+def _skipped(found: BreakEven, known: Sequence[float], levels: Sequence[float]) -> str:
+    """Say which tested loads without an interval a crossing is interpolated across."""
+    at = found.at.value
+    if at is None or at in known or not known or not known[0] < at < known[-1]:
+        return ""
+    below, above = max(x for x in known if x < at), min(x for x in known if x > at)
+    lost = [x for x in levels if below < x < above]
+    if not lost:
+        return ""
+    verb = "has" if len(lost) == 1 else "have"
+    return (f"It is interpolated between {wording.load(below)} and {wording.with_unit(above)}, since"
+            f" {wording.listed(lost)}, tested too, {verb} no interval.")  # fmt: skip
 
 
 def _again(curve: Curve, found: BreakEven) -> str:
@@ -115,17 +129,21 @@ def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], gua
     if near:
         level = max(near, key=lambda x: near[x])
         plural = "s" if near[level] > 1 else ""
-        return f"About {near[level]} more block{plural} would settle {_list(sorted(near))} if the noise stays the same."
+        where = wording.listed(sorted(near))
+        return f"About {near[level]} more block{plural} would settle {where} if the noise stays the same."
     if needed:
-        return f"The speed-up at {_list(sorted(needed))} is too near {threshold:.2f} to be settled by more blocks."
-    names = sorted({g.name for g in guards if g.level in undecided and g.finding is Finding.NO_DATA})
-    if names:
-        return f"Longer windows, or a server that says more: {', '.join(names)} has no data at {_list(undecided)}."
-    return f"Valid cells of both servers at {_list(undecided)}."
-
-
-def _list(levels: Sequence[float]) -> str:
-    return wording.listed(levels)
+        where = wording.listed(sorted(needed))
+        return f"The speed-up at {where} is too near {threshold:.2f} to be settled by more blocks."
+    lost = [level for level in undecided if curve.at(level) is None]
+    if lost:
+        return f"Measure {wording.listed(lost)} again: no block has a valid cell of both servers there."
+    missing = [g for g in guards if g.level in undecided and g.finding is Finding.NO_DATA]
+    if not missing:
+        return f"At least 2 valid blocks at {wording.listed(undecided)}."
+    names = sorted({g.name for g in missing})
+    verb = "has" if len(names) == 1 else "have"
+    where = wording.listed(sorted({g.level for g in missing}))
+    return f"Longer windows, or a server that says more: {' and '.join(names)} {verb} no data at {where}."
 
 
 def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:

@@ -20,8 +20,8 @@ def candidate_idle(facts: RunFacts) -> Mark | Unknown | None:
     if facts.candidate is None or facts.run.get("aa"):
         return None
     own = [facts.measured[c.cell] for c in facts.valid if c.arm == facts.candidate]
-    if own and all(m.failed == m.requests for m in own):
-        return None  # nothing was answered, so that nothing could be drafted
+    if all(m.failed == m.requests for m in own):
+        return None  # no valid cell, or nothing was answered: nothing could be drafted
     drafts, tau = counters.get("drafts") if counters else math.nan, tokens_per_step(counters) if counters else None
     if not math.isnan(drafts):
         said = "its server drafted nothing; see its log, and its speculative configuration."
@@ -68,7 +68,7 @@ def _tokens_per_chunk_alone(facts: RunFacts, arm: str) -> float | None:
 def baseline_speculates(facts: RunFacts) -> Mark | Unknown | None:
     """Speculation must be shown off in the baseline, unless both arms are the same (A/A)."""
     counters = facts.counters.get(facts.baseline)
-    if facts.candidate is None or facts.run.get("aa"):
+    if facts.candidate is None or facts.run.get("aa") or not any(c.arm == facts.baseline for c in facts.valid):
         return None
     drafts, tau = counters.get("drafts") if counters else math.nan, tokens_per_step(counters) if counters else None
     off = "start it without a speculative configuration."

@@ -115,7 +115,7 @@ def _title(found: Sequence[ClassLevel], level: float) -> str:
     absent = len({one.name for one in found}) - len(own)
     said += f" ({absent} more {'has' if absent == 1 else 'have'} no pair of cells there)" if absent else ""
     if slower:
-        return f"{said}, slower: {', '.join(words.plain(name, 40) for name in slower[:4])}"
+        return f"{said} and {len(slower)} slower: {', '.join(words.plain(name, 40) for name in slower[:4])}"
     values = {name: ratio.value for name, ratio in ratios.items() if ratio.value is not None}
     if len(values) > 1 and faster:
         best, worst = max(values, key=lambda n: values[n]), min(values, key=lambda n: values[n])

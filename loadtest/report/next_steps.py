@@ -180,7 +180,7 @@ def _around_the_limit(view: View) -> Iterator[Step]:
             command=again.anew(view.run, tested),
         )
     around = neighbours(view, limit.at.value) if limit.form is Crossing.PAYS_UP_TO else None
-    if around is not None:
+    if around is not None and all(view.speedup(view.decision_metric, level).ratio.value for level in around):
         yield from _within(view, [around], "the limit is interpolated there")
     if limit.form is Crossing.BAND:
         gaps = [

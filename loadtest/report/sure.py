@@ -7,10 +7,12 @@ from loadtest.analyse import wording
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate_results import Gate, GateOutcome
 from loadtest.analyse.results import Answer
+from loadtest.record import GIVEN_UP
 from loadtest.report import vocabulary, words
 from loadtest.report.view import TAILED, View, section
 
 MOSTLY = 0.5  # of the answers cut at the most tokens: their length is the scenario's, and no property of the model
+ENDED_EARLY = ("interrupted", GIVEN_UP)
 PAYING = (Answer.PAYS_UP_TO, Answer.PAYS_EVERYWHERE, Answer.PAYS_IN_BAND)
 
 
@@ -25,11 +27,23 @@ def certainty(view: View) -> str:
     parts = (
         _many(len(view.levels), "load"),
         f"{_many(len({cell.block for cell in cells}), 'block')} (a visit to every server at a load, close in time)",
-        f"{valid:,} of {_many(len(cells), 'cell')} (one server at one load, once) valid{flagged}",
+        f"{valid:,} of {_many(len(cells), 'cell')} (one server at one load, once) valid{flagged}{_never_begun(view)}",
         _many(requests, "request"),
         f"{failed:,} failed",
     )
     return f"{_bound(view)}{', '.join(parts)}.{_fewer_blocks(view)} Intervals are 95 % intervals over blocks."
+
+
+def _never_begun(view: View) -> str:
+    """Say how many cells a run that ended early left out of its plan; empty where it left none."""
+    plan, load = section(view.run, "experiment", "plan"), section(view.run, "experiment", "load")
+    blocks, asked = plan.get("blocks"), load.get("levels")
+    if view.run.get("status") not in ENDED_EARLY or plan.get("stages") != "one":
+        return ""  # of two stages the first chooses the loads of the second
+    if not isinstance(blocks, int) or not isinstance(asked, list):
+        return ""
+    left = blocks * len(asked) * len(view.judgement.arms) - len(view.judgement.cells)
+    return f", {left:,} more planned and never begun" if left > 0 else ""
 
 
 def _fewer_blocks(view: View) -> str:

@@ -6,7 +6,8 @@ import math
 
 from loadtest.analyse.breakeven import break_even
 from loadtest.analyse.compare import Curve, fit_curve
-from loadtest.analyse.remarks import described, second_sentence
+from loadtest.analyse.remarks import described, second_sentence, would_settle
+from loadtest.analyse.results import Finding, Guard
 
 NOISE = (-0.01, 0.01, 0.0)
 TESTED = (4.0, 16.0, 64.0)
@@ -34,3 +35,24 @@ def test_later_first_tokens_are_said_of_the_loads_that_have_pairs() -> None:
     for first, where in ((curve(u4=0.7, u16=0.7), "at 4, 16 users"),
                          (curve(u4=0.7, u16=0.7, u64=0.7), "at every tested load")):  # fmt: skip
         assert second_sentence({"e2e": e2e, "ttft": first}, "e2e", TESTED).endswith(f"later {where}.")
+
+
+def test_a_crossing_across_a_load_without_pairs_is_said_to_be_interpolated() -> None:
+    part, whole = curve(u4=1.3, u64=0.9), curve(u4=1.3, u16=1.1, u64=0.9)
+    said = [described(break_even(one, "e2e"), one, "end-to-end time", TESTED).sentence for one in (part, whole)]
+    lost = "It is interpolated between 4 and 64 users, since 16 users, tested too, has no interval."
+    assert said[0].endswith(f"users. {lost}")
+    assert "interpolated" not in said[1]
+
+
+def test_what_would_settle_a_load_without_pairs_is_to_measure_it_again() -> None:
+    part = curve(u4=1.3, u64=0.9)
+    unheard = [Guard(name="ttft", level=16.0, finding=Finding.NO_DATA)]
+    assert would_settle(part, 1.03, [16.0], unheard) == (
+        "Measure 16 users again: no block has a valid cell of both servers there."
+    )
+    silent = [Guard(name=name, level=4.0, finding=Finding.NO_DATA) for name in ("ttft", "on_time")]
+    assert would_settle(part, 1.03, [4.0], silent) == (
+        "Longer windows, or a server that says more: on_time and ttft have no data at 4 users."
+    )
+    assert would_settle(part, 1.03, [4.0], silent[:1]).endswith(": ttft has no data at 4 users.")

@@ -171,6 +171,11 @@ def test_an_arm_without_a_valid_cell() -> None:
     assert ("1 of 2 cells is invalid and left out.", False) in marks(valid=1)
 
 
+@pytest.mark.parametrize("valid", [0, 1])
+def test_nothing_is_said_of_the_counters_of_an_arm_without_a_valid_cell(valid: int) -> None:
+    assert not [said for said, _ in marks(base={} if not valid else PLAIN, spec={}, valid=valid) if "counters" in said]
+
+
 def test_one_server_alone_is_not_asked_to_speculate() -> None:
     assert marks(base=DRAFTS, spec={}, candidate=None) == []
 

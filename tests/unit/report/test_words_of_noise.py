@@ -74,6 +74,24 @@ def test_loads_that_rest_on_fewer_blocks_are_named():
     assert " Fewer blocks have valid cells of both servers: 4 at 1 and 8 users. " in sure.certainty(found)
 
 
+@pytest.mark.parametrize(
+    ("status", "stages", "said"),
+    [
+        ("interrupted", "one", ", 28 more planned and never begun, "),
+        ("given_up", "one", ", 28 more planned and never begun, "),
+        ("complete", "one", ""),
+        ("interrupted", "two", ""),  # the first stage was to choose the loads of the second
+    ],
+)
+def test_a_run_that_ended_early_says_how_many_cells_it_left_out(status, stages, said):
+    full, run = example.full(), example.run(status=status)  # 84 cells: 7 loads, 6 blocks, 2 servers
+    plan, asked = {"blocks": 8, "stages": stages}, {"levels": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]}
+    run["experiment"] = run["experiment"] | {"plan": plan, "load": asked}
+    found = sure.certainty(View(run=run, judgement=full))
+    assert "never begun" in found if said else "never begun" not in found
+    assert said in found
+
+
 @pytest.mark.parametrize(("pairs", "said"), [(59, False), (60, True)])
 def test_a_twentieth_of_few_pairs_is_not_spoken_of(pairs, said):
     full = example.full()
