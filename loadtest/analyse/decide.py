@@ -109,20 +109,21 @@ def decide(evidence: Evidence) -> Decision:
     even = break_even(evidence.curve, evidence.rules.metric)
     even = translated(even, evidence.in_flight, evidence.running)
     even = described(even, evidence.curve, evidence.label, evidence.levels)
+    undecided = [x for x, state in zip(evidence.levels, states, strict=True) if state == OPEN]
+    settles, more = would_settle(evidence.curve, 1 + evidence.rules.min_gain, undecided, evidence.guards)
     return Decision(
         answer=answer,
         exit_code=int(EXITS[answer]),
         headline=_headline(evidence, states, answer, limit),
         second=second_sentence(evidence.curves, evidence.rules.metric, evidence.levels),
         recommendation=_recommendation(answer, limit),
-        would_settle=would_settle(evidence.curve, 1 + evidence.rules.min_gain,
-                                  [x for x, state in zip(evidence.levels, states, strict=True) if state == OPEN],
-                                  evidence.guards),
+        would_settle=settles,
+        more_blocks=more,
         limit=limit,
         break_even=even,
         guards=tuple(evidence.guards),
         reasons=_reasons(evidence, states),
-    )  # fmt: skip
+    )
 
 
 def _limit(evidence: Evidence, states: Sequence[str], answer: Answer) -> BreakEven:

@@ -118,32 +118,33 @@ def growth_remark(rows: Rows, baseline: str, levels: Sequence[float]) -> str:
     return ""
 
 
-def would_settle(curve: Curve, threshold: float, undecided: Sequence[float], guards: Sequence[Guard]) -> str:
-    """Say how many more blocks would settle the open levels, if the noise stays."""
+def would_settle(
+    curve: Curve, threshold: float, undecided: Sequence[float], guards: Sequence[Guard]
+) -> tuple[str, int | None]:
+    """Say what would settle the open levels, and how many more blocks that is where blocks can, if the noise stays."""
     if not undecided:
-        return ""
+        return "", None
     if not len(curve.levels) or np.isnan(curve.half).all():
-        return "At least 3 blocks: without two valid pairs at some load there is no interval."
+        return "At least 3 blocks: without two valid pairs at some load there is no interval.", 3
     needed = {level: more for level in undecided if (more := more_blocks(curve, threshold, level)) is not None}
     near = {level: more for level, more in needed.items() if more <= OUT_OF_REACH}
     if near:
-        level = max(near, key=lambda x: near[x])
-        plural = "s" if near[level] > 1 else ""
-        where = wording.listed(sorted(near))
-        return f"About {near[level]} more block{plural} would settle {where} if the noise stays the same."
+        most = max(near.values())
+        where, plural = wording.listed(sorted(near)), "s" if most > 1 else ""
+        return f"About {most} more block{plural} would settle {where} if the noise stays the same.", most
     if needed:
         where = wording.listed(sorted(needed))
-        return f"The speed-up at {where} is too near {threshold:.2f} to be settled by more blocks."
+        return f"The speed-up at {where} is too near {threshold:.2f} to be settled by more blocks.", None
     lost = [level for level in undecided if curve.at(level) is None]
     if lost:
-        return f"Measure {wording.listed(lost)} again: no block has a valid cell of both servers there."
+        return f"Measure {wording.listed(lost)} again: no block has a valid cell of both servers there.", 2
     missing = [g for g in guards if g.level in undecided and g.finding is Finding.NO_DATA]
     if not missing:
-        return f"At least 2 valid blocks at {wording.listed(undecided)}."
+        return f"At least 2 valid blocks at {wording.listed(undecided)}.", 2
     names = sorted({g.name for g in missing})
     verb = "has" if len(names) == 1 else "have"
     where = wording.listed(sorted({g.level for g in missing}))
-    return f"Longer windows, or a server that says more: {' and '.join(names)} {verb} no data at {where}."
+    return f"Longer windows, or a server that says more: {' and '.join(names)} {verb} no data at {where}.", None
 
 
 def more_blocks(curve: Curve, threshold: float, level: float) -> int | None:

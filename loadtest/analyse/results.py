@@ -172,6 +172,7 @@ class Decision:
     second: str = ""  # disagreement of other metrics, or what the reader must know next
     recommendation: str = ""  # on · on up to N · off · measure more
     would_settle: str = ""
+    more_blocks: int | None = None  # that would settle it, where blocks can
     limit: BreakEven | None = None  # threshold 1 + min_gain
     break_even: BreakEven | None = None  # threshold 1
     guards: tuple[Guard, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -90,7 +89,7 @@ def of_answer(view: View) -> Iterator[Step]:
     decision = view.judgement.decision
     yield from _guards_without_data(view)
     if decision.would_settle and not any(_short_windows(view)):
-        yield _more_blocks(view) if "block" in decision.would_settle else Step(text=decision.would_settle)
+        yield _more_blocks(view, decision.more_blocks) if decision.more_blocks else Step(text=decision.would_settle)
     gate = view.judgement.gate
     for result in gate.objectives if gate else ():
         if result.would_settle:
@@ -120,7 +119,7 @@ def _longer(view: View, factor: float) -> str:
     return again.anew(view.run, {"--window": again.longer(max(lengths), factor)}) if lengths else ""
 
 
-def _more_blocks(view: View) -> Step:
+def _more_blocks(view: View, wanted: int) -> Step:
     """Return what would settle the answer, and how the run is gone on with to where it is judged again."""
     said, block_s = view.judgement.decision.would_settle.rstrip("."), _block_s(view)
     planned, look = section(view.run, "experiment", "plan").get("blocks"), section(view.run, "look")
@@ -131,8 +130,7 @@ def _more_blocks(view: View) -> Step:
         said += f"; this run was judged {number} times, which is as often as its intervals allow"
         return Step(text=f"{said}.", command=again.anew(view.run, {"--blocks": str(planned * most)}))
     how = f"a block of all loads and servers took {words.minutes(block_s)}"
-    wanted = re.match(r"About (\d+) more block", said)
-    how += f", so {words.minutes(int(wanted[1]) * block_s)} in all" if wanted and int(wanted[1]) > 1 else ""
+    how += f", so {words.minutes(wanted * block_s)} in all" if wanted > 1 else ""
     how += f"; a run that goes on is judged again after {planned} more"
     return Step(text=f"{said} ({how}).", command=again.resumed(view.run, seconds=planned * block_s))
 

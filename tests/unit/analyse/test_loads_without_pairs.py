@@ -49,10 +49,12 @@ def test_what_would_settle_a_load_without_pairs_is_to_measure_it_again() -> None
     part = curve(u4=1.3, u64=0.9)
     unheard = [Guard(name="ttft", level=16.0, finding=Finding.NO_DATA)]
     assert would_settle(part, 1.03, [16.0], unheard) == (
-        "Measure 16 users again: no block has a valid cell of both servers there."
+        "Measure 16 users again: no block has a valid cell of both servers there.",
+        2,
     )
     silent = [Guard(name=name, level=4.0, finding=Finding.NO_DATA) for name in ("ttft", "on_time")]
     assert would_settle(part, 1.03, [4.0], silent) == (
-        "Longer windows, or a server that says more: on_time and ttft have no data at 4 users."
+        "Longer windows, or a server that says more: on_time and ttft have no data at 4 users.",
+        None,
     )
-    assert would_settle(part, 1.03, [4.0], silent[:1]).endswith(": ttft has no data at 4 users.")
+    assert would_settle(part, 1.03, [4.0], silent[:1])[0].endswith(": ttft has no data at 4 users.")

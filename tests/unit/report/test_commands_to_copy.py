@@ -42,7 +42,9 @@ def every_step():
             with loads.spoken(judgement.unit):
                 yield from next_steps.next_steps(View(run=run | RUN | changes, judgement=judgement))
     full = example.full()
-    open_one = dataclasses.replace(full.decision, answer=Answer.CANNOT_TELL, would_settle="About 4 more blocks.")
+    open_one = dataclasses.replace(
+        full.decision, answer=Answer.CANNOT_TELL, would_settle="About 4 more blocks.", more_blocks=4
+    )
     lacking = [dataclasses.replace(g, finding=Finding.NO_DATA, sentence="it needs 14") for g in full.decision.guards]
     few = TailRatio(metric="e2e", level=8.0, statistic="p95", requests=265, requests_needed=373)
     run = example.run(experiment={"plan": {"blocks": 6}}) | RUN

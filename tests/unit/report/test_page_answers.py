@@ -225,7 +225,9 @@ def test_what_is_next_follows_from_the_run_and_its_verdict(name, changes, first,
 
 
 def test_what_would_settle_it_stands_under_next_with_the_option_that_does_it():
-    found = decided(would_settle="About 4 more blocks would settle 32 users if the noise stays the same.")
+    found = decided(
+        would_settle="About 4 more blocks would settle 32 users if the noise stays the same.", more_blocks=4
+    )
     run = header_of(plan={"blocks": 6}) | {"folder": "20261129T210000Z-chat", "command": "loadtest run chat.py"}
     (step,) = [one for one in next_steps.of_answer(view(found, run)) if one.text.startswith("About 4 more blocks")]
     # 84 cells, one every 75 s, of which the last ends after 60 s of window: 6 blocks in 6285 s, and a tenth to spare
