@@ -16,6 +16,7 @@ The format is versioned by SCHEMA_VERSION and documented in reports/README.md; r
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -213,6 +214,7 @@ class RequestWriter:
         """
         self._written = written
         self._sink = path.open("wb", buffering=0)
+        self._whole = 0  # bytes of whole messages
         self._put(STREAM_SCHEMA.serialize())
         self._rows: list[Request] = []
         self.count = 0
@@ -224,7 +226,7 @@ class RequestWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been added since the last flush as one record batch."""
+        """Write what has been added since the last flush as one record batch; after an OSError the next one has it."""
         rows = self._rows
         if not rows:
             return
@@ -233,6 +235,10 @@ class RequestWriter:
         try:
             self._put(batch.serialize())
             self.count += len(rows)
+        except OSError:
+            if self._written is None:
+                self._rows = rows  # no one else has them
+            raise
         finally:
             if self._written is not None:
                 self._written(batch)
@@ -247,8 +253,15 @@ class RequestWriter:
     def _put(self, message: Any) -> None:
         """Write a message at once: Arrow's own writer takes a call of the system for each buffer of each column."""
         left = memoryview(message)
-        while left:
-            left = left[self._sink.write(left) :]
+        try:
+            while left:
+                left = left[self._sink.write(left) :]
+        except OSError:  # a full disk takes a part: what follows it would be read as the rest of it
+            with contextlib.suppress(OSError):
+                self._sink.seek(self._whole)
+                self._sink.truncate()
+            raise
+        self._whole += memoryview(message).nbytes
 
 
 _values_of = attrgetter(*STREAM_SCHEMA.names)  # one call per row: half the time of a loop over its fields

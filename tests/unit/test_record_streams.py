@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +24,12 @@ def _write(folder: Path, sitting: int, cells: list[int], *, close: bool = True) 
     if not close:  # a kill: no end mark, and a batch that is cut
         whole = (folder / stream_name(sitting)).read_bytes()
         (folder / stream_name(sitting)).write_bytes(whole[:-8] + b"\xff\xff\xff\xff\x10")
+
+
+def add(writer: RequestWriter, sessions: range) -> None:
+    for session in sessions:
+        writer.add(Request(cell=0, arm="a", level=1.0, block=0, category="c", due_s=1.0, session=session))
+    writer.flush()
 
 
 def _cells(folder: Path) -> list[int]:
@@ -67,6 +75,37 @@ def test_a_kill_in_the_midst_of_writing_leaves_the_streams(tmp_path):
     assert _cells(tmp_path) == [0, 1]
     finish_requests(tmp_path)
     assert _cells(tmp_path) == [0, 1]
+
+
+def test_what_a_full_disk_took_in_part_spoils_nothing_that_follows(tmp_path):
+    path, whole = tmp_path / "requests.arrows", resource.getrlimit(resource.RLIMIT_FSIZE)
+    writer = RequestWriter(path)
+    add(writer, range(50))
+    held = path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (held + 1000, whole[1]))  # as a full disk: a part is taken
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            add(writer, range(50, 100))
+        assert path.stat().st_size == held
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, whole)
+    add(writer, range(100, 120))
+    writer.close()
+    with pa.ipc.open_stream(path) as stream:
+        assert stream.read_all()["session"].to_pylist() == list(range(120))
+
+
+def test_a_batch_that_was_handed_on_is_not_handed_on_again(tmp_path):
+    path, whole, told = tmp_path / "requests.arrows", resource.getrlimit(resource.RLIMIT_FSIZE), []
+    writer = RequestWriter(path, told.append)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, whole[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            add(writer, range(50))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, whole)
+    writer.close()
+    assert [batch.num_rows for batch in told] == [50]
 
 
 def test_only_the_cells_that_stay_are_kept(tmp_path):
