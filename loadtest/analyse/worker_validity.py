@@ -15,7 +15,7 @@ def worker_lost(facts: CellFacts) -> Mark | None:
     if not lost:
         return None
     return Mark(
-        sentence=f"{', '.join(lost)} of {len(lost) + len(facts.record.workers)} workers {_were(len(lost))} lost before"
+        sentence=f"{', '.join(lost)} of {len({*lost, *facts.record.workers})} workers {_were(len(lost))} lost before"
         " the cell's end (limit 0): users were missing from the load.",
         invalid=True,
     )

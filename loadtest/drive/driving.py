@@ -72,8 +72,8 @@ class Driving:
             records.writing(records.keep_texts, rows)
         if self._switches.unwritten is not None:
             raise self._switches.unwritten
-        for name in record.workers_lost:
-            said = f"{name} was lost in cell {record.order + 1} ({record.reason}); the others drive the cells to come."
+        if record.workers_lost:
+            said = f"Cell {record.order + 1} is lost ({record.reason}); the workers that are there drive those to come."
             self._tell({"event": "note", "text": said})
         return record
 

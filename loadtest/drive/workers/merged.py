@@ -13,15 +13,15 @@ from loadtest.record import CellRecord
 MASTER = "master"  # among the workers; none of them is called so
 
 
-def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], lost: Iterable[str],
+def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], lost: Mapping[str, str],
            unable: Iterable[str] = ()) -> CellRecord:  # fmt: skip
     """Return the master's record with the workers' evidence.
 
     `own` has what is counted over all requests. Requests in flight add up; of processor time, lag and sleep the
-    largest stands, since one overloaded worker is enough to falsify a cell. A cell that was given up for workers that
-    were lost, or became unable to do their part, says nothing of the arm: a resumed run measures it again.
+    largest stands, since one overloaded worker is enough to falsify a cell. A cell that lost workers (`lost`: why, by
+    name), or was given up for some that became unable to do their part, says nothing of the arm: a resumed run measures
+    it again.
     """
-    lost = sorted(lost)
     cells = [row_of(CellRecord, row["cell"], f"the record of {peer.name}") for peer, row in found if row["cell"]]
     every = [own, *cells]
     oddities = dict(own.oddities)
@@ -29,6 +29,8 @@ def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], los
         for name, count in cell.oddities.items():
             oddities[name] = oddities.get(name, 0) + count
     in_flight = [cell.in_flight_mean for cell in cells]
+    if lost and own.state == "complete":  # its phases went on without them before it was seen to be broken
+        own = replace(own, state="interrupted", reason=_obituary(lost))
     return replace(
         own,
         in_flight_mean=sum(x for x in in_flight if x is not None) if cells and None not in in_flight else None,
@@ -39,7 +41,7 @@ def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], los
         clock_steps=_most(cell.clock_steps for cell in every),
         models=sorted({*own.models, *(model for cell in cells for model in cell.models)}), oddities=oddities,
         workers={peer.name: float(row["users"]) for peer, row in found},
-        workers_lost=lost,
+        workers_lost=sorted(lost),
         state="interrupted" if own.state == "aborted" and (lost or any(unable)) else own.state,
         worker_cpu_ratio=_of([
             (MASTER, own.client_cpu_ratio),
@@ -63,6 +65,10 @@ def worst_agreement(found: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]
     return {
         name: sum(row[name] for row in rows) if name in counts else _most(row[name] for row in rows) for name in rows[0]
     }
+
+
+def _obituary(lost: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} was lost: {why}" for name, why in sorted(lost.items()))
 
 
 def _most(values: Iterable[float | None]) -> float | None:

@@ -322,7 +322,7 @@ def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() 
         (Peer(node="2", name="w2"), {"cell": asdict(record(client_cpu_ratio=0.9, hub_lag_p99_s=0.0, models=["n"],
          in_flight_mean=2.0, clock_steps=1.0)), "users": 2, "offset_s": -3.0, "bound_s": None, "word_late_s": 0.02}),
     ]  # fmt: skip
-    whole = merged(own, rows, ["w3"])
+    whole = merged(own, rows, {"w3": "it left"})
     assert (whole.client_cpu_ratio, whole.hub_lag_p99_s, whole.in_flight_mean) == (0.9, 0.002, 3.5)
     assert (whole.clock_steps, whole.models, whole.workers_lost) == (1.0, ["m", "n"], ["w3"])
     assert whole.workers == {"w1": 2.0, "w2": 2.0}
@@ -334,13 +334,15 @@ def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() 
 
 @pytest.mark.parametrize(("state", "lost", "unable", "expected"), [
     ("aborted", ["w"], [], "interrupted"), ("aborted", [], ["w"], "interrupted"), ("aborted", [], [], "aborted"),
-    ("complete", ["w"], [], "complete"), ("interrupted", ["w"], [], "interrupted"),
+    ("complete", ["w"], [], "interrupted"), ("complete", [], ["w"], "complete"),
+    ("interrupted", ["w"], [], "interrupted"),
 ])  # fmt: skip
 def test_a_cell_that_workers_broke_off_is_measured_again_by_a_resume_and_one_that_the_arm_broke_off_is_not(
     state: str, lost: list[str], unable: list[str], expected: str
 ) -> None:
-    found = merged(record(state=state), [], lost, unable)
+    found = merged(record(state=state), [], dict.fromkeys(lost, "it left"), unable)
     assert (found.state, found.workers_lost) == (expected, lost)
+    assert found.reason == ("w was lost: it left" if lost and state == "complete" else "")
     planned = [Cell(cell=0, block=0, level=4.0, arm="a")]
     stays = whole_cells(planned, [found], restarts=False)
     assert stays == (frozenset() if expected == "interrupted" else frozenset({0}))
