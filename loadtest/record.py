@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -204,10 +204,18 @@ class Scrape:
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
+class Written(NamedTuple):
+    """A batch of requests that was to be written."""
+
+    rows: int
+    message: pa.Buffer
+    place: int | None  # of its first byte in the file; None where the file did not take it
+
+
 class RequestWriter:
     """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
 
-    def __init__(self, path: Path, written: Callable[[pa.RecordBatch], None] | None = None) -> None:
+    def __init__(self, path: Path, written: Callable[[Written], None] | None = None) -> None:
         """Open `path` for writing and write the schema at once.
 
         `written` is told of every batch, also of one that the file did not take.
@@ -230,10 +238,11 @@ class RequestWriter:
         rows = self._rows
         if not rows:
             return
-        batch = batch_of(rows)  # before they are let go: a row that does not fit must not take others with it
+        message = batch_of(rows).serialize()  # before they are let go: a row that does not fit must not take others
         self._rows = []
+        place: int | None = None
         try:
-            self._put(batch.serialize())
+            place = self._put(message)
             self.count += len(rows)
         except OSError:
             if self._written is None:
@@ -241,7 +250,7 @@ class RequestWriter:
             raise
         finally:
             if self._written is not None:
-                self._written(batch)
+                self._written(Written(len(rows), message, place))
 
     def close(self) -> None:
         """Flush, write the end-of-stream marker and sync to disk."""
@@ -250,9 +259,12 @@ class RequestWriter:
         os.fsync(self._sink.fileno())
         self._sink.close()
 
-    def _put(self, message: Any) -> None:
-        """Write a message at once: Arrow's own writer takes a call of the system for each buffer of each column."""
-        left = memoryview(message)
+    def _put(self, message: Any) -> int:
+        """Write a message at once, and return where it begins.
+
+        Arrow's own writer takes a call of the system for each buffer of each column.
+        """
+        place, left = self._whole, memoryview(message)
         try:
             while left:
                 left = left[self._sink.write(left) :]
@@ -262,6 +274,7 @@ class RequestWriter:
                 self._sink.truncate()
             raise
         self._whole += memoryview(message).nbytes
+        return place
 
 
 _values_of = attrgetter(*STREAM_SCHEMA.names)  # one call per row: half the time of a loop over its fields

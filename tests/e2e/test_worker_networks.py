@@ -117,6 +117,48 @@ def test_a_killed_worker_is_delivered_for_and_another_takes_its_place(loadtest: 
     assert not spool.exists()  # nothing is left to deliver
 
 
+def test_workers_that_outlive_their_master_join_the_run_when_it_is_resumed(loadtest: Starter, tmp_path: Path) -> None:
+    place, spool = f"127.0.0.1:{free_port()}", tmp_path / "spool"
+    command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "4", "--blocks", "2", "--bind", place,
+                       "--expect-workers", "2")  # fmt: skip
+    workers = [loadtest("worker", "--master", place, "--name", name, "--spool", spool / name, "--wait", "60s")
+               for name in ("first", "second")]  # fmt: skip
+    folder = command.until_requests(2, 120)
+    for pid in (command.process.pid, *processes_that_mention("loadtest.drive.driver", str(loadtest.out))):
+        os.kill(pid, signal.SIGKILL)
+    command.wait(30)
+    time.sleep(11.0)  # the workers end the load, and wait
+    resumed = loadtest("run", "--resume", folder)
+    assert resumed.wait(180) == 0, resumed.text
+    for worker in workers:
+        assert worker.wait(30) == 0, worker.text
+        assert worker.text.count("joined run") == 2
+        assert "is not heard of, and the load has ended. Waiting up to 60 s (--wait)" in worker.text
+        assert "The master has gone, and run 20" in worker.text
+    cells = lines_of(folder / "cells.jsonl")
+    assert [(cell["state"], sorted(cell["workers"])) for cell in cells] == [("complete", ["first", "second"])] * 4
+    rows = rows_of(folder)
+    assert len({(r["cell"], r["session"], r["turn"]) for r in rows}) == len(rows)
+
+
+def test_a_worker_whose_master_does_not_come_back_says_what_it_kept_and_what_to_do(
+    loadtest: Starter, tmp_path: Path
+) -> None:
+    place, spool = f"127.0.0.1:{free_port()}", tmp_path / "spool"
+    command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "4", "--blocks", "2", "--bind", place,
+                       "--expect-workers", "1")  # fmt: skip
+    worker = loadtest("worker", "--master", place, "--spool", spool, "--wait", "15s")
+    command.until_requests(1, 120)
+    for pid in (command.process.pid, *processes_that_mention("loadtest.drive.driver", str(loadtest.out))):
+        os.kill(pid, signal.SIGKILL)
+    command.wait(30)
+    assert worker.wait(60) == 5, worker.text
+    assert re.search(r"has gone: nothing was heard of it for 1[5-7] s \(--wait\)", worker.text), worker.text
+    assert f"start it again: loadtest worker --master {place}" in worker.text
+    [kept] = spool.glob("*/requests.arrows")
+    assert str(kept.parent) in worker.text
+
+
 def test_too_few_workers_end_the_run_before_any_load_and_say_what_to_do(loadtest: Starter) -> None:
     command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "2", "--expect-workers", "2", "--wait",
                        "2s", "--bind", f"127.0.0.1:{free_port()}")  # fmt: skip

@@ -105,7 +105,7 @@ def test_a_batch_that_was_handed_on_is_not_handed_on_again(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, whole)
     writer.close()
-    assert [batch.num_rows for batch in told] == [50]
+    assert [batch.rows for batch in told] == [50]
 
 
 def test_only_the_cells_that_stay_are_kept(tmp_path):

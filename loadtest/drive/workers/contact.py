@@ -15,8 +15,21 @@ from gevent.event import Event
 import loadtest
 from loadtest.drive.header import boot_id
 from loadtest.drive.workers.files import Fetched, Named
-from loadtest.drive.workers.messages import JOIN, PART, PING, PONG, REFUSED, STATE, WANT, WELCOME, Heard, Line
+from loadtest.drive.workers.messages import (
+    JOIN,
+    PART,
+    PING,
+    PONG,
+    REFUSED,
+    STATE,
+    STRANGER,
+    WANT,
+    WELCOME,
+    Heard,
+    Line,
+)
 from loadtest.drive.workers.offset import Clocks, RoundTrip
+from loadtest.drive.workers.peers import SAID, one_line
 from loadtest.errors import RunError, UsageError
 
 ASK_S = 0.5  # until something is asked for again
@@ -35,6 +48,7 @@ class Contact:
         self.welcome: dict[str, Any] = {}
         self.clocks = Clocks(same=False)
         self.busy = False  # a cell is being driven
+        self.stranger = ""  # the run whose master answers and does not know this worker
         self._heard_s = time.monotonic()
         self._refused = ""
         self._came = Event()
@@ -93,10 +107,10 @@ class Contact:
         """Seconds since the master was last heard."""
         return time.monotonic() - self._heard_s
 
-    def close(self) -> None:
-        """End."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End; what was said last still goes out, unless it is to be over at once."""
         gevent.killall(self._greenlets)
-        self._line.close()
+        self._line.close(*(0,) if at_once else ())
 
     def _ask_the_time(self) -> None:
         while True:
@@ -112,7 +126,8 @@ class Contact:
             heard = self._line.receive(ASK_S)
             now_ns = time.perf_counter_ns()
             if heard is not None:
-                self._heard_s, again_s = time.monotonic(), AGAIN_S
+                if heard.kind != STRANGER:  # the master that this worker joined says nothing any more
+                    self._heard_s, again_s = time.monotonic(), AGAIN_S
                 self._take(heard, now_ns)
             elif self.silent_s > again_s:
                 again_s += AGAIN_S
@@ -134,6 +149,8 @@ class Contact:
         elif heard.kind == WELCOME:
             self.welcome = self.welcome or data
             self._came.set()
+        elif heard.kind == STRANGER:
+            self.stranger = one_line(str(data["run_id"]), SAID)
         elif heard.kind == REFUSED:
             self._refused = str(data.get("why"))
             self._came.set()

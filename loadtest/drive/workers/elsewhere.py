@@ -20,11 +20,15 @@ from loadtest.errors import ExitCode, Interrupted, RunError, UsageError
 from loadtest.servers.process import killed_by, start_simulated
 
 STOP_S = 10.0
+AGAIN = os.EX_TEMPFAIL  # a worker's process ends with it when another is to join the master that answers now
 Say = Callable[[str], None]
 
 
 def work(master: str, name: str | None, spool: Path, wait: str | None, say: Say) -> None:
-    """Work for one run, to its end. Raises UsageError, RunError or Interrupted, with what was kept and where."""
+    """Work for one run to its end, also when it is resumed meanwhile.
+
+    Raises UsageError, RunError or Interrupted, with what was kept and where.
+    """
     host, port = place_of(master, "--master")
     if not port:
         raise UsageError(f"--master is {master!r}; write HOST:PORT, as the run that awaits workers says it.")
@@ -36,19 +40,28 @@ def work(master: str, name: str | None, spool: Path, wait: str | None, say: Say)
         spool.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--spool {spool} cannot be written: {error.strerror}.") from error
+    code, said = AGAIN, ""
+    while code == AGAIN:
+        code, said = _live(settings, say)
+    try:
+        _conclude(code, said, settings, say)
+    finally:
+        with contextlib.suppress(OSError):
+            spool.rmdir()  # unless something is left in it
+
+
+def _live(settings: dict[str, Any], say: Say) -> tuple[int, str]:
+    """Work for one master, beside a null server; return the code that it ended with and the last that it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         null = start_simulated(NULL, "baseline", Path(folder), seed=1, name=NULL)
         try:
-            settings["null"] = {"url": f"http://127.0.0.1:{null.announced['port']}", "model": null.announced["model"],
-                                "truth": str(Path(folder) / f"truth-{NULL}.jsonl")}  # fmt: skip
+            own = {"url": f"http://127.0.0.1:{null.announced['port']}", "model": null.announced["model"],
+                   "truth": str(Path(folder) / f"truth-{NULL}.jsonl")}  # fmt: skip
             log = Path(folder) / "worker.log"
-            code = _run(settings, log, say)
+            code = _run(settings | {"null": own}, log, say)
         finally:
             null.stop()
-        said = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-    _conclude(code, said, settings, say)
-    with contextlib.suppress(OSError):
-        spool.rmdir()  # unless something is left in it
+        return code, log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
 
 
 def _run(settings: dict[str, Any], log: Path, say: Say) -> int:

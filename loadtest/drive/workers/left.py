@@ -1,4 +1,4 @@
-"""What a worker that died had not sent: found in its spool and delivered, in its name, by a later process."""
+"""What workers that died had not sent: found in their spool and delivered, in their names, by a later process."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
+import pyarrow as pa
+from gevent.pool import Pool
 
+from loadtest.drive.failure import counted
 from loadtest.drive.workers.contact import Contact
 from loadtest.drive.workers.messages import LEAVE, REPORT
+from loadtest.drive.workers.outbox import Outbox
 from loadtest.drive.workers.phases import Count
-from loadtest.drive.workers.spool import STREAM, Outbox, batches_in
+from loadtest.drive.workers.spool import STREAM, batches_in
 
-DELIVER_S = 5.0  # without a word of the master: it does not know the worker, or has gone
+DELIVER_S = 5.0  # for all of them, since the master last took or refused something
+TOGETHER = 8  # that are delivered at one time: each has a line of its own
 BEAT_S = 0.05
 
 
@@ -45,39 +50,99 @@ def report(**given: Any) -> dict[str, Any]:
     return nothing | given
 
 
-def deliver_left(host: str, port: int, spool: Path, why: str) -> list[str]:
-    """Send what workers of this spool had not sent before they died; return a sentence on each of them."""
-    said = []
-    for folder in sorted(path.parent for path in spool.glob(f"*/{STREAM}")):
-        with contextlib.suppress(OSError), claimed(folder) as own:
-            if own:
-                said.append(_delivered(host, port, folder, why))
-    return said
+class _Delivered(NamedTuple):
+    """What became of one worker's records."""
+
+    folder: Path
+    rows: int
+    lacking: int  # of these the master has not
+    stranger: bool  # the master that answers is not the one that they are for
 
 
-def _delivered(host: str, port: int, folder: Path, why: str) -> str:
-    outbox = Outbox()
+class _Patience:
+    """Until when a master is waited for: the same for all that is delivered."""
+
+    def __init__(self) -> None:
+        self.moved()
+
+    def moved(self) -> None:
+        """Something has come of it."""
+        self._until_s = time.monotonic() + DELIVER_S
+
+    def over(self) -> bool:
+        """Return whether nothing has come for too long."""
+        return time.monotonic() > self._until_s
+
+
+def deliver_left(host: str, port: int, spool: Path, why: str) -> str:
+    """Send what workers of this spool had not sent before they died; return a sentence on it, "" where nothing is left.
+
+    All of it is given up once the master has taken nothing for `DELIVER_S`.
+    """
+    with ExitStack() as stack:
+        own = []
+        for folder in sorted(path.parent for path in spool.glob(f"*/{STREAM}")):
+            with contextlib.suppress(OSError):  # taken away meanwhile
+                if stack.enter_context(claimed(folder)):
+                    own.append(folder)
+        patience = _Patience()
+        found = Pool(TOGETHER).map(lambda folder: _deliver(host, port, folder, why, patience), own)
+        for one in found:
+            if not one.lacking:
+                shutil.rmtree(one.folder, ignore_errors=True)
+    return _sentence(spool, [one for one in found if one.rows])
+
+
+def _deliver(host: str, port: int, folder: Path, why: str, patience: _Patience) -> _Delivered:
+    outbox = Outbox(seed=folder.name)
     for batch in batches_in(folder):
-        outbox.put(batch)
-    known: list[Mapping[str, Any]] = []
+        outbox.put(batch.num_rows, _sent(batch))
+    if patience.over():
+        return _Delivered(folder, outbox.rows, outbox.rows, stranger=False)
+    known = [-1]  # rows that the master has, as it says them; -1 before it does
 
     def hear(state: Mapping[str, Any]) -> None:
-        known.append(state)
         outbox.has(int(state["rows"]))
+        if outbox.heard > known[0]:
+            patience.moved()
+        known[0] = outbox.heard
 
     contact = Contact(host, port, folder.name, hear)
     try:
-        while contact.silent_s < DELIVER_S:
+        while not (patience.over() or contact.stranger or known[0] == outbox.rows):
             contact.send(LEAVE, {"why": why})
-            if known:
+            if known[0] >= 0:
                 contact.send(REPORT, report(parts=outbox.to_send(), rows=outbox.rows))
-                if outbox.heard == outbox.rows:
-                    break
             gevent.sleep(BEAT_S)
-        time.sleep(BEAT_S)
     finally:
-        contact.close()
-    if not known or outbox.heard < outbox.rows:
-        return f"{outbox.rows - outbox.heard} requests of a worker that ended were not delivered; they are in {folder}."
-    shutil.rmtree(folder, ignore_errors=True)
-    return f"Delivered what a worker that ended had not sent ({outbox.rows} requests of it are with the master)."
+        contact.close(at_once=True)
+    if contact.stranger:
+        patience.moved()
+    return _Delivered(folder, outbox.rows, outbox.rows - outbox.heard, stranger=bool(contact.stranger))
+
+
+def _sent(batch: pa.RecordBatch) -> Callable[[], bytes]:
+    return lambda: batch.serialize().to_pybytes()
+
+
+def _sentence(spool: Path, found: Sequence[_Delivered]) -> str:
+    there = [one for one in found if not one.lacking]
+    said = []
+    if there:
+        rows = counted(sum(one.rows for one in there), "request")
+        said.append(f"Delivered what {_workers(there)} that ended had not sent (of {rows} the master has each).")
+    for stranger in (False, True):
+        kept = [one for one in found if one.lacking and one.stranger == stranger]
+        if kept:
+            rows = counted(sum(one.lacking for one in kept), "request")
+            where = kept[0].folder if len(kept) == 1 else spool
+            said.append(
+                f"What {_workers(kept)} measured for another master ({rows}) stays in {where}: where that run is"
+                " resumed, it measures anew what its master lacked."
+                if stranger else f"{rows} of {_workers(kept)} that ended were not delivered; they are in {where}."
+            )  # fmt: skip
+    return " ".join(said)
+
+
+def _workers(found: Sequence[_Delivered]) -> str:
+    return "a worker" if len(found) == 1 else f"{len(found)} workers"

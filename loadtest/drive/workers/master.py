@@ -24,6 +24,7 @@ from loadtest.drive.workers.messages import (
     REFUSED,
     REPORT,
     STATE,
+    STRANGER,
     WANT,
     WELCOME,
     Heard,
@@ -167,6 +168,7 @@ class Master:
             return
         peer = self.peers.get(heard.node)
         if peer is None:
+            self._hub.send(heard.node, STRANGER, {"run_id": self._job.run_id})
             return
         peer.heard_s = time.monotonic()
         if heard.kind == PING:

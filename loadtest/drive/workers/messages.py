@@ -23,6 +23,7 @@ LINGER_MS = 500  # what was said last may still go out
 
 JOIN, PING, REPORT, WANT, LEAVE = "join", "ping", "report", "want", "leave"  # of a worker
 WELCOME, REFUSED, PONG, STATE, PART = "welcome", "refused", "pong", "state", "part"  # of the master
+STRANGER = "stranger"  # of a master to a worker that did not join it: it is another one, or has begun anew
 
 
 class Heard(NamedTuple):
@@ -110,14 +111,15 @@ class Line:
 
     def again(self) -> None:
         """Connect anew: a connection that was cut without a word may not be seen to be gone for minutes."""
-        context = self._client.socket.context
-        self._client.close(linger=0)
-        context.term()  # its threads and open files would stay as long as the process
+        self.close(0)
         self._client = _rpc.Client(*self._where, self._node)
 
-    def close(self) -> None:
-        """Hear nothing more."""
-        self._client.close(linger=LINGER_MS)
+    def close(self, linger_ms: int = LINGER_MS) -> None:
+        """Hear nothing more; what was said last has so long to go out. Without that nothing of it stays."""
+        context = self._client.socket.context
+        self._client.close(linger=linger_ms)
+        if not linger_ms:
+            context.term()  # its threads and open files would stay as long as the process
 
 
 def _bracketed(host: str) -> str:

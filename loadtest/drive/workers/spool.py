@@ -1,62 +1,21 @@
-"""A worker's records: kept in a file of its own, sent on to the master, and kept in hand until it has them."""
+"""A worker's records: kept in a file of its own, and sent on to the master out of it until it has them."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from loadtest.record import STREAM_SCHEMA, Request, RequestWriter
+from loadtest.drive.workers.outbox import Outbox
+from loadtest.record import STREAM_SCHEMA, Request, RequestWriter, Written
 
-RESEND_S = 1.0  # without a word on what was sent
-AT_ONCE = 64  # batches that are on their way at most
 STREAM = "requests.arrows"
-
-
-class Outbox:
-    """Numbers the rows of a worker from 0 on, and says which of them are to be sent now."""
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Hold nothing."""
-        self._now_s = now_s
-        self._unheard: deque[tuple[int, pa.RecordBatch]] = deque()  # first row, rows
-        self.rows = 0  # of all batches
-        self.heard = 0  # rows that the master has
-        self._sent = 0  # rows that were sent since they were last sent again
-        self._moved_s = now_s()
-
-    def put(self, batch: pa.RecordBatch) -> None:
-        """Take a batch that follows those before."""
-        if self.heard == self.rows:
-            self._moved_s = self._now_s()
-        self._unheard.append((self.rows, batch))
-        self.rows += batch.num_rows
-
-    def has(self, rows: int) -> None:
-        """The master has this many rows: more than these, where a file lost its end with the machine."""
-        if min(rows, self.rows) > self.heard:
-            self.heard, self._moved_s = min(rows, self.rows), self._now_s()
-        while self._unheard and self._unheard[0][0] + self._unheard[0][1].num_rows <= self.heard:
-            self._unheard.popleft()
-
-    def to_send(self) -> list[dict[str, Any]]:
-        """Return what is to be sent now: what is new, or what has not been heard of for a while."""
-        now_s = self._now_s()
-        if self.heard < self.rows and now_s - self._moved_s > RESEND_S:
-            self._sent, self._moved_s = self.heard, now_s
-        found = []
-        for first, batch in islice(self._unheard, AT_ONCE):
-            if first + batch.num_rows > self._sent:
-                found.append({"first": first, "rows": batch.num_rows, "batch": batch.serialize().to_pybytes()})
-        if found:
-            self._sent = found[-1]["first"] + found[-1]["rows"]
-        return found
 
 
 class Spool:
@@ -65,9 +24,10 @@ class Spool:
     def __init__(self, folder: Path, now_s: Callable[[], float] = time.monotonic) -> None:
         """Open the file of this worker's requests."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._outbox = Outbox(now_s)
-        self._writer = RequestWriter(folder / STREAM, self._outbox.put)
-        self.has = self._outbox.has
+        self._outbox = Outbox(now_s, folder.name)
+        self._writer = RequestWriter(folder / STREAM, self._put)
+        self._file = os.open(folder / STREAM, os.O_RDONLY)
+        self.has, self.hurry = self._outbox.has, self._outbox.hurry
         self.unwritten: OSError | None = None  # why the file does not hold all; it is sent on all the same
 
     def add(self, request: Request) -> None:
@@ -89,13 +49,26 @@ class Spool:
         return self._outbox.rows
 
     @property
+    def heard(self) -> int:
+        """Rows that the master has said it has."""
+        return self._outbox.heard
+
+    @property
     def all_heard(self) -> bool:
         """Whether the master has every row that was flushed."""
         return self._outbox.heard == self._outbox.rows
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, and send nothing more."""
         self._writing(self._writer.close)
+        os.close(self._file)
+
+    def _put(self, written: Written) -> None:
+        """Have what was written sent; it is held in memory only where the file does not have it."""
+        if written.place is None:
+            self._outbox.put(written.rows, partial(bytes, written.message))
+        else:
+            self._outbox.put(written.rows, partial(os.pread, self._file, written.message.size, written.place))
 
     def _writing(self, write: Callable[[], None]) -> None:
         try:

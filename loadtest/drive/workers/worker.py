@@ -24,10 +24,12 @@ import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 from gevent.event import Event
 
+from loadtest.drive.failure import counted
 from loadtest.drive.log_bound import bound_log
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.drive.workers.contact import Contact
+from loadtest.drive.workers.elsewhere import AGAIN
 from loadtest.drive.workers.files import Fetched, Named
 from loadtest.drive.workers.left import claimed, deliver_left, report
 from loadtest.drive.workers.messages import LEAVE, REPORT
@@ -43,6 +45,10 @@ REPORT_S = 0.1
 SILENT_S = 2.0  # without a word of the master nothing large is sent
 REST_S = 2.0  # for what the master lacks when the run is over; it listens for longer
 FETCH_S = 60.0  # longest wait for a part of a file
+
+
+class Outlived(RunError):
+    """The master has gone, and another answers in its place."""
 
 
 class Worker:
@@ -73,15 +79,18 @@ class Worker:
         self._record: dict[str, Any] | None = None  # and what was found of it
         self._used: Offset | None = None  # the distance of the clocks that its times were set by
         self._trouble, self._usage = "", True
-        self._say = say
+        self._say, self._waits = say, False
 
     def work(self) -> None:
         """Join, load what the run needs, and drive cells until the run is over.
 
         Raises UsageError or RunError when the master cannot be reached, refuses, or has gone.
         """
-        self._contact.join(self._settings["name"], self._settings["wait_s"])
+        settings = self._settings
+        self._contact.join(settings["name"], settings["wait_s"])
         self._say(f"joined run {self._contact.welcome['run_id']} as {self._contact.welcome['name']}")
+        if not settings["local"]:
+            _deliver_left(settings, self._say)
         self._try(self._load)
         if self._trouble:
             self._say(self._trouble)
@@ -96,12 +105,32 @@ class Worker:
                 if self._begin is not None and not self._over:
                     begin, self._begin = self._begin, None
                     self._drive(begin)
-                elif self._contact.silent_s > max(LOST_S, self._settings["wait_s"]):
-                    raise RunError(f"The master has gone. What was measured here and not sent is in {self._folder}.")
+                elif not self._over:
+                    self._wait_for_the_master()
             self._send_the_rest()
         finally:
             reporter.kill()
             self._spool.close()
+
+    def _wait_for_the_master(self) -> None:
+        """Say so when it begins and ends to be waited for. Raises RunError once it has gone."""
+        where, wait_s = f"{self._settings['host']}:{self._settings['port']}", self._settings["wait_s"]
+        silent_s, waited = self._contact.silent_s, self._waits
+        if self._contact.stranger:
+            raise Outlived(f"The master has gone, and run {self._contact.stranger} answers at {where}: joining it.")
+        if silent_s > max(LOST_S, wait_s):
+            lacking = counted(self._spool.rows - self._spool.heard, "request")
+            raise RunError(
+                f"The master at {where} has gone: nothing was heard of it for {silent_s:.0f} s (--wait). {lacking} that"
+                f" it did not say it has, and all that it may not have written, are in {self._folder}. Once the run is"
+                f" resumed there (loadtest run --resume RUN), start it again: loadtest worker --master {where}"
+            )
+        self._waits = silent_s > LOST_S
+        if self._waits and not waited:
+            self._say(f"The master at {where} is not heard of, and the load has ended. Waiting up to {wait_s:g} s"
+                      " (--wait) for it, or for its run to be resumed there.")  # fmt: skip
+        elif waited and not self._waits:
+            self._say("The master is heard again.")
 
     def _mute(self, reporter: object) -> None:
         """End the cell that nobody is told of any more."""
@@ -112,6 +141,7 @@ class Worker:
     def _send_the_rest(self) -> None:
         """Wait until the master has everything, or is heard to have ended."""
         self._spool.flush()
+        self._spool.hurry()
         until_s = time.monotonic() + REST_S
         while not self._spool.all_heard and time.monotonic() < until_s:
             gevent.sleep(REPORT_S / 5)
@@ -232,8 +262,12 @@ class Worker:
 
     def _mind_the_master(self) -> None:
         """End a cell whose master has gone: nobody would end its load."""
-        if self._session is not None and self._contact.busy and self._contact.silent_s > LOST_S:
+        if self._session is None or not self._contact.busy:
+            return
+        if self._contact.silent_s > LOST_S:
             self._session.switches.stop = "the master was not heard of any more"
+        if self._contact.stranger:
+            self._session.switches.cut = True
 
 
 def main(arguments: list[str]) -> int:
@@ -245,21 +279,24 @@ def main(arguments: list[str]) -> int:
     say: Callable[[str], None] = (lambda text: None) if local else (lambda text: print(text, file=out))
     ask_for_priority()
     keep_pandas_out()
-    spool = Path(settings["spool"])
-    if not local:
-        for sentence in deliver_left(settings["host"], settings["port"], spool, settings["why_left"]):
-            say(sentence)
     if settings.get("only_left"):
+        _deliver_left(settings, say)
         return ExitCode.PASS
     try:
         worker = Worker(settings, say)
     except LoadtestError as error:
         return _wrong(error)
-    return _work(worker, local=local)
+    return _work(worker, say, local=local)
 
 
-def _work(worker: Worker, *, local: bool) -> int:
-    task = gevent.spawn(_worked, worker)
+def _deliver_left(settings: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    sentence = deliver_left(settings["host"], settings["port"], Path(settings["spool"]), settings["why_left"])
+    if sentence:
+        say(sentence)
+
+
+def _work(worker: Worker, say: Callable[[str], None], *, local: bool) -> int:
+    task = gevent.spawn(_worked, worker, say)
     loop = gevent.get_hub().loop
     watchers = [loop.signal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     for watcher in watchers:  # workers of the run's own machine are the master's to end, which has the signal too
@@ -276,10 +313,13 @@ def _work(worker: Worker, *, local: bool) -> int:
     return int(code)
 
 
-def _worked(worker: Worker) -> tuple[int, str]:
+def _worked(worker: Worker, say: Callable[[str], None]) -> tuple[int, str]:
     """Return the exit code of a worker's run and what went wrong."""
     try:
         worker.work()
+    except Outlived as error:
+        say(str(error))
+        return AGAIN, str(error)
     except LoadtestError as error:
         return _wrong(error), str(error)
     return int(ExitCode.PASS), ""

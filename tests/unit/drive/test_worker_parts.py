@@ -26,14 +26,15 @@ from loadtest.drive.workers.elsewhere import work
 from loadtest.drive.workers.files import PART, Fetched, Named, Offered
 from loadtest.drive.workers.merged import merged
 from loadtest.drive.workers.offset import Clocks, Offset, RoundTrip
+from loadtest.drive.workers.outbox import Outbox
 from loadtest.drive.workers.peers import Peer
 from loadtest.drive.workers.phases import Count, JoinedPhases, ToldPhases, Word
-from loadtest.drive.workers.spool import Outbox, Spool, batches_in, left_in, rows_in
+from loadtest.drive.workers.spool import Spool, batches_in, left_in, rows_in
 from loadtest.drive.workers.wanted import place_of, refuse_unreachable, wanted
 from loadtest.drive.workers.words import count_from, found_from
 from loadtest.errors import UsageError
 from loadtest.experiment import override
-from loadtest.record import CellRecord, KeptText, Request, batch_of
+from loadtest.record import CellRecord, KeptText, Request
 from loadtest.settings import Experiment, Window
 
 MS = 1_000_000
@@ -110,7 +111,7 @@ def a_request(number: int, cell: int = 0) -> Request:
 def test_rows_that_get_lost_or_come_twice_arrive_once_and_in_order(tmp_path: Path) -> None:
     now_s, rng = [0.0], Random(3)
     spool, came, number = Spool(tmp_path, lambda: now_s[0]), list[int](), 0
-    for step in range(1500):
+    for step in range(2500):
         now_s[0] += 0.1
         for _ in range(rng.randrange(4) if step < 300 else 0):
             spool.add(a_request(number))
@@ -166,7 +167,7 @@ def test_rows_that_a_full_disk_does_not_take_are_sent_all_the_same(tmp_path: Pat
 
 def test_a_file_that_lost_its_end_holds_nothing_that_the_master_lacks() -> None:
     outbox = Outbox(lambda: 0.0)
-    outbox.put(batch_of([a_request(0), a_request(1)]))
+    outbox.put(2, bytes)
     outbox.has(5)  # more came over the line than the file kept
     assert (outbox.heard, outbox.rows) == (2, 2)
     assert outbox.to_send() == []
