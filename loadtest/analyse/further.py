@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +111,8 @@ def _first_tokens(parts: Parts) -> tuple[tuple[FirstToken, ...], tuple[FirstToke
 
 def _law(parts: Parts) -> Law:
     arms = (parts.baseline, parts.candidate)
-    shared = {level: [b.block for b, _ in parts.shared(level)] for level in parts.levels}
+    shared = {level: [b.block for b, c in parts.shared(level) if _timed(parts, b) and _timed(parts, c)]
+              for level in parts.levels}  # fmt: skip
     if parts.restarted:  # a start's line needs all its levels
         whole = set.intersection(*[set(blocks) for blocks in shared.values()]) if shared else set()
         shared = {level: sorted(whole) for level in shared}
@@ -120,6 +122,11 @@ def _law(parts: Parts) -> Law:
     base, cand = (points(a, levels, shared, in_flight[a], figures) for a in arms)
     even = translated(break_even(parts.curves["e2e"], "e2e"), parts.in_flight, Translation(by_level={}))
     return linear_law(base, cand, levels, even, restarted=parts.restarted, confidence=parts.confidence)
+
+
+def _timed(parts: Parts, cell: CellRecord) -> bool:
+    """Return whether a cell has a mean end-to-end time: where every request failed there is none."""
+    return math.isfinite(parts.measured[cell.cell].figures["e2e"])
 
 
 def _is_free(parts: Parts, arm: str, level: float) -> bool:

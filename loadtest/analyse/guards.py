@@ -131,6 +131,8 @@ def _ttft_sentence(statistic: str, ratio: Estimate, finding: Finding) -> str:
     if math.isinf(ratio.value):
         return f"the {statistic} of the time to first token is never reached: too many requests fail"
     change = 100 * (ratio.value - 1)
+    if abs(change) < 0.5:
+        return f"first tokens are as early ({statistic})"
     return f"first tokens are {abs(change):.0f} % {'later' if change >= 0 else 'earlier'} ({statistic})"
 
 

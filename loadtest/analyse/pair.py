@@ -129,7 +129,7 @@ def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     """One server: curves and tails, and no word on speculation."""
     marks = _run_marks(a, None)
     return Judgement(
-        decision=_refused(marks) or _measured(a, "one server was measured"),
+        decision=_refused(marks) or _measured(a),
         arms=a.arms,
         levels=a.levels,
         arm_levels=a.rows,
@@ -259,9 +259,12 @@ def _tried(a: _Analysed) -> Decision:
     return Decision(answer=Answer.MEASURED, exit_code=int(EXITS[Answer.MEASURED]), headline=headline)
 
 
-def _measured(a: _Analysed, why: str) -> Decision:
+def _measured(a: _Analysed, why: str = "") -> Decision:
+    """Say what was measured, and that speculation was not judged: objectives may be, whatever this says."""
+    tested = wording.tested(a.levels)
+    headline = f"Whether speculation pays was not judged: {why}, at {tested}."
     return Decision(
         answer=Answer.MEASURED,
         exit_code=int(EXITS[Answer.MEASURED]),
-        headline=f"Nothing was judged: {why}, at {wording.tested(a.levels)}.",
+        headline=headline if a.candidate else f"One server was measured, at {tested}: nothing was compared.",
     )

@@ -125,7 +125,7 @@ def would_settle(
     if not undecided:
         return "", None
     if not len(curve.levels) or np.isnan(curve.half).all():
-        return "At least 3 blocks: without two valid pairs at some load there is no interval.", 3
+        return "At least 3 blocks with valid cells of both servers: without two at some load there is no interval.", 3
     needed = {level: more for level in undecided if (more := more_blocks(curve, threshold, level)) is not None}
     near = {level: more for level, more in needed.items() if more <= OUT_OF_REACH}
     if near:

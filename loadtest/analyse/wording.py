@@ -117,6 +117,8 @@ def ratio(estimate: Estimate) -> str:
 
 def apart(bound: float, mark: float = 1.0) -> str:
     """Return a bound of a ratio with two digits, or with up to four where two do not tell it from its mark."""
+    if not math.isfinite(bound):
+        return "∞" if bound > 0 else "−∞" if bound < 0 else "–"
     places = next((n for n in (2, 3, 4) if bound == mark or f"{bound:.{n}f}" != f"{mark:.{n}f}"), 2)
     return f"{bound:.{places}f}"
 

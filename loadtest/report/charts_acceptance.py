@@ -14,6 +14,7 @@ from loadtest.report import header, words
 from loadtest.report.figures import GREEN, PURPLE, Chart, canvas, error_bars, label, level_colours, thinned
 from loadtest.report.left_out import absent
 from loadtest.report.next_steps import RARE
+from loadtest.report.view import View
 
 BY_RATIO = "acceptance ratio"
 
@@ -99,9 +100,12 @@ def categories(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     groups, every = groups[-CATEGORIES:], len(groups)
     form, factor, axis = _form(found.of_requests)
     low, high = groups[0], groups[-1]
+    least, most = form(low.value.value or 0.0), form(high.value.value or 0.0)
     title = (
-        f"{_what(found)} by category: most in {words.plain(high.name, 40)} ({form(high.value.value or 0.0)}), least in"
-        f" {words.plain(low.name, 40)} ({form(low.value.value or 0.0)})"
+        f"{_what(found)} by category: most in {words.plain(high.name, 40)} ({most}), least in"
+        f" {words.plain(low.name, 40)} ({least})"
+        if least != most
+        else f"{_what(found)} by category: {most} in all {len(groups)}"
     )
     figure = canvas(title, x_title=axis, y_title="category")
     figure.add_scatter(
@@ -169,9 +173,11 @@ def requests(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         return None
     form, factor, axis = _form(found.of_requests)
     values = [found.requests[name].value or 0.0 for name in names]
+    texts = [form(value) for value in values]
     title = (
-        f"{_what(found)} by request: half lie between {form(values[1])} and {form(values[3])}, one in twenty below"
-        f" {form(values[0])}"
+        f"{_what(found)} by request: half lie between {texts[1]} and {texts[3]}, one in twenty at or below {texts[0]}"
+        if texts[0] != texts[4]
+        else f"{_what(found)} by request: nine of ten have {texts[0]}"
     )
     figure = canvas(title, x_title=axis, y_title="requests, all %")
     drawn = [value * factor for value in values]
@@ -219,7 +225,7 @@ def acceptance_over_time(run: Mapping[str, Any], judgement: Judgement) -> Chart 
         key="acceptance-time", part="acceptance", figure=figure,
         alt=f"Scatter of acceptance by cell over the time of the run. {title}.",
         note=(" ".join(_trends(found)) or "A slope would be drift of the server; a difference by load should not be.")
-        + absent(judgement.levels, {"drafts": levels}),
+        + absent(View(run=run, judgement=judgement), {"drafts": levels}),
         columns=("middle of the window after", "load", "block", "acceptance ratio"),
         rows=tuple((words.minutes(m.t_s), words.level(m.level), str(m.block + 1), words.share(m.value)) for m in shown),
     )  # fmt: skip

@@ -119,6 +119,8 @@ def _title(found: Sequence[ClassLevel], level: float) -> str:
     values = {name: ratio.value for name, ratio in ratios.items() if ratio.value is not None}
     if len(values) > 1 and faster:
         best, worst = max(values, key=lambda n: values[n]), min(values, key=lambda n: values[n])
+        if words.ratio(values[best]) == words.ratio(values[worst]):
+            return f"{said}, all at {words.ratio(values[best])}"
         said += f"; most {words.plain(best, 40)}, {words.ratio(values[best])}, least {words.plain(worst, 40)},"
         said += f" {words.ratio(values[worst])}"
     return said

@@ -32,6 +32,7 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     if not curves:
         return None
     title = _tradeoff_title(curves)
+    drawn = {arm: [level for level, _, _ in curves.get(arm, [])] for arm in judgement.arms}
     figure = canvas(title, x_title="output tokens/s", y_title="")
     factor, unit = unit_of_times([time for points in curves.values() for _, _, time in points])
     figure.update_yaxes(title_text=f"mean E2E, {unit}", rangemode="tozero")
@@ -51,7 +52,7 @@ def tradeoff(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="tradeoff", part="latency", figure=figure,
         alt=f"Line chart of mean end-to-end time against output tokens per second for {listed(list(curves))}. {title}.",
         note=f"Numbers at the points are {loads.unit()}. Lower and further right is better; a curve that turns back"
-        f" carries less as load grows.{absent(view.levels, {arm: [x for x, _, _ in p] for arm, p in curves.items()})}",
+        f" carries less as load grows.{absent(view, drawn)}",
         columns=("load", "arm", "output tokens/s", "mean E2E"),
         rows=tuple((words.level(x), words.plain(arm), words.whole(rate), words.time(time))
                    for arm, points in curves.items() for x, rate, time in points),

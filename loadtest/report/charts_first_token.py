@@ -56,7 +56,7 @@ def first_token(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         " request's arrival to its first step, so that it holds the rest of the step under way too. Bars are of"
         " all valid cells; a change is of the"
         " blocks that both servers have."
-        + absent(view.levels, {arm: [one.level for one in rows if one.arm == arm] for arm in judgement.arms}),
+        + absent(view, {arm: [one.level for one in rows if one.arm == arm] for arm in judgement.arms}),
         columns=("load", "arm", "TTFT mean", *(word for word, _, _ in TERMS.values()), "prefix cache hits", "KV use",
                  "preemptions"),
         rows=tuple(_row(one) for one in rows),

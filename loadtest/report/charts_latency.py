@@ -41,7 +41,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
-        note=_carried(view) + framed(figure, curves.values(), from_zero=True) + absent(view.levels, curves),
+        note=_carried(view) + framed(figure, curves.values(), from_zero=True) + absent(view, of_arms(view, curves)),
         columns=("load", *curves), rows=rows_of(view, curves, words.count),
     )  # fmt: skip
 
@@ -106,8 +106,9 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     both = {f"{arm}, {d}": points for d, curves in ((depth, deep), ("p50", middle)) for arm, points in curves.items()}
     return Chart(
         key=name.replace("_", "-"), part=part, figure=figure,
-        alt=f"Line chart of {metric.label} over load, {depth} and median, for {listed(list(deep))}. {title}.",
-        note=note + cut + _unbounded(view, name, depth) + absent(view.levels, middle or deep),
+        alt=f"Line chart of {metric.label} over load, {f'{depth} and median' if middle else 'median'}, for"
+        f" {listed(list(deep))}. {title}.",
+        note=note + cut + _unbounded(view, name, depth) + absent(view, of_arms(view, middle or deep)),
         columns=("load", *both), rows=rows_of(view, both, words.time),
     )  # fmt: skip
 
@@ -129,6 +130,11 @@ def _unbounded(view: View, name: str, depth: str) -> str:
             for lacking, why in ((few, "too few requests to bound it"), (failed, "so many requests failed"))
             if lacking]  # fmt: skip
     return "".join(f" No {depth} of {one}" for one in said)
+
+
+def of_arms(view: View, curves: Mapping[str, Points]) -> dict[str, Points]:
+    """Return the curve of every arm, an empty one of an arm that has no point."""
+    return {arm: curves.get(arm, []) for arm in view.judgement.arms}
 
 
 def curves_of(view: View, read: Callable[[str, float], Estimate]) -> dict[str, Points]:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from loadtest import loads
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.charts_latency import curves_of, pair_title, rows_of, tails
+from loadtest.report.charts_latency import curves_of, of_arms, pair_title, rows_of, tails
 from loadtest.report.figures import (
     VERMILLION,
     Chart,
@@ -60,7 +60,8 @@ def pairs(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="pairs", part="load", figure=figure,
         alt=f"Boxes of the speed-up of paired requests by load; whiskers at 5 and 95 %. {title}.",
         note="Baseline ÷ candidate of one request each. A mean gain can hide requests that lose. Descriptive: requests"
-        f" of one cell share batches and queues.{absent(judgement.levels, {'pair': [s.level for s in spreads]})}",
+        " of one cell share batches and queues."
+        + absent(View(run=run, judgement=judgement), {"pair": [spread.level for spread in spreads]}),
         columns=("load", "pairs", "p5", "p25", "median", "p75", "p95", "slower by over 10 %"), rows=rows,
     )  # fmt: skip
 
@@ -88,6 +89,6 @@ def tokens_per_chunk(run: Mapping[str, Any], judgement: Judgement) -> Chart | No
         alt=f"Line chart of tokens per chunk over load for {listed(list(found))}. {title}.",
         note="Above 1 without speculation too where a busy server merges chunks: chunks are never tokens."
         + framed(figure, found.values(), from_zero=True)
-        + absent(view.levels, found),
+        + absent(view, of_arms(view, found)),
         columns=("load", *found), rows=rows_of(view, found, words.count),
     )  # fmt: skip

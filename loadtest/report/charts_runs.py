@@ -39,11 +39,17 @@ def _style(place: int, name: str, count: int) -> Style:
                  shift=place - min(count, DRAWN) // 2)  # fmt: skip
 
 
+def _places(found: Sequence[Entry]) -> dict[str, int]:
+    """Return the place of each run, by which it has the same look in every chart, also where another has no line."""
+    return {entry.name: place for place, entry in enumerate(found)}
+
+
 def speedup_chart(found: Sequence[Entry]) -> Chart | None:
     """Every run's speed-up over load in one picture."""
     points = [(entry, [(x, entry.view.speedup(entry.view.decision_metric, x).ratio) for x in entry.view.levels])
               for entry in found[:DRAWN]]  # fmt: skip
     points = [(entry, own) for entry, own in points if any(words.known(ratio.value) for _, ratio in own)]
+    places = _places(found)
     if not points:
         return None
     metrics = dict.fromkeys(vocabulary.metric(entry.view.decision_metric).short for entry, _ in points)
@@ -53,8 +59,8 @@ def speedup_chart(found: Sequence[Entry]) -> Chart | None:
     )
     load_axis(figure, all_levels(found))
     level_line(figure, 1.0, "no change", dash="solid")
-    for place, (entry, own) in enumerate(points):
-        series(figure, _style(place, entry.name, len(points)), own, words.ratio)
+    for entry, own in points:
+        series(figure, _style(places[entry.name], entry.name, len(found)), own, words.ratio)
     table = speedups(found)
     return Chart(
         key="runs-speedup", part="runs", figure=figure, tall=True,
@@ -104,8 +110,9 @@ def throughput_chart(found: Sequence[Entry]) -> Chart | None:
     figure = canvas(title, x_title=load_title(), y_title="output tokens/s")
     load_axis(figure, all_levels(found))
     figure.update_yaxes(rangemode="tozero", tickformat=",")
-    for place, (entry, own) in enumerate(points):
-        series(figure, _style(place, entry.name, len(points)), own, words.count)
+    places = _places(found)
+    for entry, own in points:
+        series(figure, _style(places[entry.name], entry.name, len(found)), own, words.count)
     return Chart(
         key="runs-throughput", part="runs", figure=figure,
         alt=f"Line chart of output tokens per second of each run's candidate. {title}.",

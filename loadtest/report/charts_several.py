@@ -41,7 +41,7 @@ def speedups(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         note="Above 1 a candidate is faster than the baseline. The bars are intervals that hold for all candidates"
         " together; whether two candidates differ is said by the table of pairs, which knows what they share."
         + framed(figure, curves.values(), (1.0, view.threshold))
-        + absent(view.levels, curves),
+        + absent(view, curves),
         columns=("load", *curves), rows=rows,
     )  # fmt: skip
 

@@ -67,8 +67,9 @@ def speedup(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="speedup", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {metric.label} over load with a 95 % band. {title}",
-        note="Above 1 speculation is faster. Small dots are blocks: the same traffic on both servers, close in time."
-        f"{_limit_note(view)}{cut}{absent(view.levels, {'pair of valid cells': points})}",
+        note=f"Above 1 {'the second arm' if view.itself else 'speculation'} is faster. Small dots are blocks: the same"
+        " traffic on both servers, close in time."
+        f"{_limit_note(view)}{cut}{absent(view, {'pair of valid cells': points})}",
         columns=("load", "speed-up, 95 % interval", "verdict", "percentiles proven worse", "blocks"), rows=tuple(rows),
     )  # fmt: skip
 
@@ -107,7 +108,12 @@ def _speedup_title(view: View, points: Points) -> str:
     if first != last:
         said += f" and {words.ratio(high.value)} at {words.level(last)}"
     differs = [ratio for _, ratio in points if (ratio.low or 0.0) > 1 or (ratio.high is not None and ratio.high < 1)]
-    said = f"Speculation is {said}" if differs else f"At no load is speculation proven faster or slower: {said}"
+    if view.itself:
+        said = (
+            f"{words.plain(view.candidate, 40)} is {said}" if differs else f"At no load are the two told apart: {said}"
+        )
+    else:
+        said = f"Speculation is {said}" if differs else f"At no load is speculation proven faster or slower: {said}"
     even = view.judgement.decision.break_even
     if even and even.form is Crossing.PAYS_UP_TO and words.known(even.at.value):
         said += f"; break-even at {words.of_loads(even.at)}"
@@ -178,8 +184,9 @@ def metrics(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     return Chart(
         key="metrics", part="load", figure=figure,
         alt=f"Line chart of the speed-up by {len(names)} metrics over load. {title}.",
-        note="Each metric is turned so that above 1 is better with speculation. They answer different questions."
-        f"{cut}" + absent(view.levels, {vocabulary.metric(name).short: points for name, points in drawn.items()}),
+        note="Each metric is turned so that above 1 is better"
+        f" {'of the second arm' if view.itself else 'with speculation'}. They answer different"
+        f" questions.{cut}" + absent(view, {vocabulary.metric(name).short: points for name, points in drawn.items()}),
         columns=("load", *(vocabulary.metric(name).short for name in names)), rows=tuple(rows),
     )  # fmt: skip
 

@@ -28,13 +28,15 @@ from loadtest.report.figures import (
 )
 from loadtest.report.left_out import absent
 from loadtest.report.view import View, span_s
-from loadtest.report.why_words import meeting, meets_again, proven_by_tpot
+from loadtest.report.why_words import begins_late, meeting, meets_again, proven_by_tpot
 
 
 def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     """Tokens per step against the step-time ratio over load: decoding pays while the first is above the second."""
     view = View(run=run, judgement=judgement)
     entries = [view.why(level) for level in view.levels]
+    if view.itself:
+        return None
     tau = [(why.level, Estimate(value=why.tau_all)) for why in entries if words.known(why.tau_all)]
     cost = [(why.level, Estimate(value=why.step_ratio)) for why in entries if words.known(why.step_ratio)]
     if not tau or not cost:
@@ -60,7 +62,7 @@ def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         alt=f"Two lines over load: tokens per step, and ratio of step times. {title}.",
         note="Decoding is faster while τ, what a step brings, is above the ratio of step times, what it costs. The"
         f" lines have no intervals{_proven(view)}."
-        + absent(view.levels, {"tokens per step": tau, "ratio of step times": cost}),
+        + absent(view, {"tokens per step": tau, "ratio of step times": cost}),
         columns=("load", "tokens per step τ", "step time ratio", "decode speed-up", "τ needed"), rows=rows,
     )  # fmt: skip
 
@@ -80,9 +82,13 @@ def _steps_title(tau: Mapping[float, Estimate], cost: Mapping[float, Estimate]) 
     if met is not None:
         back = meets_again(gains, met[0])
         again = f", and again at {words.levels(back)}" if back else ""
+        late = begins_late(gains, met[0])
+        if late:
+            again = f", not at {words.levels(late)}{again}"
         return f"Decoding gains up to ≈ {loads.said(words.load(met[0]))}, where the lines cross{again}: {at_top}"
     above = sum(gain > 1 for gain in gains.values())
-    where = "every tested load" if above == len(shared) else "no tested load" if not above else f"{above} tested loads"
+    some = words.levels(level for level, gain in gains.items() if gain > 1)
+    where = "every tested load" if above == len(shared) else some if above else "no tested load"
     return f"Decoding gains at {where}: {at_top}"
 
 
@@ -125,7 +131,7 @@ def survival(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         key="survival", part="acceptance", figure=figure, alt=f"Acceptance by draft slot, one line per level. {title}.",
         note="Acceptance is a matter of model and text: where it moves with load, look for noise or another mix."
         + _not_drawn([why.level for why in entries if why not in picked])
-        + absent(view.levels, {"drafts": [why.level for why in entries]}),
+        + absent(view, {"drafts": [why.level for why in entries]}),
         columns=("load", *(f"slot {j + 1}" for j in range(width))), rows=rows,
     )  # fmt: skip
 
@@ -178,12 +184,13 @@ def drift(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
         figure.add_scatter(
             x=[(cell.opened_s or 0.0) / 60 for cell, _ in mine], y=[percent for _, percent in mine], mode="markers",
             name=label(arm), marker={"color": style.colour, "symbol": style.shape, "size": 8},
-            hovertext=[f"{label(arm)}, {words.level(c.level)}, block {c.block + 1}: {p:+.1f} %" for c, p in mine],
+            hovertext=[f"{label(arm)}, {words.level(c.level)}, block {c.block + 1}: {words.signed_percent(p)}"
+                       for c, p in mine],
             hoverinfo="text",
         )  # fmt: skip
     rows = tuple(
         (str(cell.cell), words.plain(cell.arm), words.level(cell.level), str(cell.block + 1),
-         words.minutes(cell.opened_s), f"{percent:+.1f} %".replace("-", "−"))
+         words.minutes(cell.opened_s), words.signed_percent(percent))
         for cell, percent in points
     )  # fmt: skip
     return Chart(

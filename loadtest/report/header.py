@@ -26,7 +26,6 @@ class Banner:
 def banners(view: View) -> tuple[Banner, ...]:
     """Return what a reader must know before any figure."""
     run, answer = view.run, view.judgement.decision.answer
-    code = view.judgement.decision.exit_code
     smoke, itself = bool(run.get("smoke")), bool(run.get("aa"))
     unvaried = view.compared and not simulated(run) and starts(run) <= 1
     faked = [name for name, table in arm_tables(view) if FAKED in _modes(table)]
@@ -40,10 +39,15 @@ def banners(view: View) -> tuple[Banner, ...]:
             "They predict nothing of a deployment on accelerators, or of another model.",
         ),
         (answer is Answer.INVALID, "Invalid", "alarm", "This run cannot be judged. Use none of its figures."),
-        (interrupted(run) or code == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
+        (exit_code(view) == ExitCode.INTERRUPTED, "Interrupted", "alarm", "Stopped early; cells are missing."),
         (smoke, "Smoke run", "note", "It shows that the pieces work together and proves nothing."),
         (itself, "A/A", "note", "Both arms are the same server: whatever differs between them is noise."),
-        (answer is Answer.MEASURED and not smoke and not itself, "Measured only", "note", "Nothing was judged."),
+        (
+            answer is Answer.MEASURED and not smoke and not itself and not view.gated,
+            "Measured only",
+            "note",
+            "Nothing was judged.",
+        ),
         (unvaried, "One start each", "note", "Variation between starts and GPUs is not in these intervals."),
     )
     return tuple(Banner(word=word, tone=tone, text=text) for applies, word, tone, text in said if applies)

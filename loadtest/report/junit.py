@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET  # nosec B405  # writes XML, reads none
 
 from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResult
-from loadtest.analyse.results import Judgement
+from loadtest.analyse.results import Answer, Judgement
 from loadtest.errors import ExitCode
 from loadtest.report import gate as gate_report
 from loadtest.report import header, vocabulary, words
@@ -88,7 +88,7 @@ def _candidates(suite: ET.Element, view: View) -> None:
     for name, own in view.pairs.items():
         case = ET.SubElement(suite, "testcase", classname="loadtest.candidate", name=words.plain(name, 100))
         said = words.plain(own.judgement.decision.headline, 600)
-        if own.judgement.decision.exit_code == ExitCode.PASS:
+        if own.judgement.decision.exit_code == ExitCode.PASS and own.judgement.decision.answer is not Answer.MEASURED:
             ET.SubElement(case, "system-out").text = said
         else:
             ET.SubElement(case, "skipped", message=said)
@@ -102,6 +102,9 @@ def _decision(suite: ET.Element, view: View) -> None:
     element = DECISION.get(ExitCode(code)) if code in list(ExitCode) else "error"
     if code == ExitCode.INTERRUPTED:
         element = "error"
+    if element is None and decision.answer is Answer.MEASURED:
+        ET.SubElement(case, "skipped", message=said)  # no one asked whether it pays: nothing that passes
+        return
     if element is None:
         ET.SubElement(case, "system-out").text = said
         return

@@ -10,21 +10,25 @@ import plotly.graph_objects as go
 from loadtest.analyse.estimates import Estimate
 from loadtest.report import words
 from loadtest.report.figures import Points
+from loadtest.report.view import View
 
 ROOM = 2.0  # times the span of the values, above and below them, that an interval may take of a picture
 LEAST_SPAN = 0.3  # of the greatest value: alike values have a small span of their own
+NOT_THERE = "not measured, or in invalid cells alone"
+FAILED = "every request to a server failed in a cell there"
 FAR = 5.0  # times the least and the greatest time, that an interval of times may take
 
 
-def absent(levels: Sequence[float], drawn: Mapping[str, Sequence[float] | Points]) -> str:
-    """Say, as a sentence to put behind a note, which tested loads have no point, and of what; empty where all have."""
-    lacking: dict[tuple[float, ...], list[str]] = {}
+def absent(view: View, drawn: Mapping[str, Sequence[float] | Points]) -> str:
+    """Say, as sentences to put behind a note, which tested loads have no point, of what and why; empty where none."""
+    lacking: dict[tuple[str, tuple[float, ...]], list[str]] = {}
     for name, points in drawn.items():
         have = {point[0] if isinstance(point, tuple) else point for point in points if _stands(point)}
-        if missing := tuple(sorted(set(levels) - have)):
-            lacking.setdefault(missing, []).append(words.plain(name, 80))
-    said = (f"No {', '.join(names)} at {words.levels(missing)}" for missing, names in lacking.items())
-    return "".join(f" {one}: not measured, or in invalid cells alone." for one in said)
+        missing = set(view.levels) - have
+        for why, own in ((FAILED, missing & view.unanswered), (NOT_THERE, missing - view.unanswered)):
+            if own:
+                lacking.setdefault((why, tuple(sorted(own))), []).append(words.plain(name, 80))
+    return "".join(f" No {', '.join(names)} at {words.levels(own)}: {why}." for (why, own), names in lacking.items())
 
 
 def _stands(point: float | tuple[float, Estimate]) -> bool:

@@ -65,7 +65,7 @@ def of_metric(view: View, found: BreakEven) -> str:
 def others(view: View) -> Iterator[Limit]:
     """Yield the limits that are of decoding alone, of straight lines, and of objectives."""
     met = meeting({why.level: why.decode_speedup or 0.0 for why in view.judgement.why})
-    if met is not None and not view.run.get("aa"):
+    if met is not None and not view.itself:
         yield Limit(name="decoding, by the servers' counters", load=f"≈ {words.load(met[0])}",
                     use="explains: where a step costs what it brings; no interval",
                     said="First tokens and queues are not in it.")  # fmt: skip

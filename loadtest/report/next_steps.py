@@ -9,6 +9,7 @@ from itertools import pairwise
 from loadtest.analyse.estimates import Crossing
 from loadtest.analyse.results import Answer, Finding
 from loadtest.analyse.validity import FEW_REQUESTS
+from loadtest.errors import ExitCode
 from loadtest.report import again, header, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.tables_detail import GAINS
@@ -33,6 +34,8 @@ class Step:
 def next_steps(view: View) -> tuple[Step, ...]:
     """Return what to do next, the most telling first, MOST at most."""
     answer = view.judgement.decision.answer
+    if answer is Answer.INVALID and header.interrupted(view.run) and len(view.judgement.decision.reasons) < 2:
+        return (_missing_cells(view),)
     if answer is Answer.INVALID:
         return (Step(text="Mend what makes this run invalid and measure again: none of its figures can decide."),)
     own = _of_measured(view) if answer is Answer.MEASURED else _of_pairs(view) if view.pairs else of_answer(view)
@@ -49,8 +52,8 @@ def _of_pairs(view: View) -> Iterator[Step]:
 
 def of_run(view: View) -> Iterator[Step]:
     """Yield what the run as a whole lacks, whatever it says of a pair."""
-    if header.interrupted(view.run):
-        yield Step(text="Measure the cells that are missing.", command=again.resumed(view.run))
+    if header.exit_code(view) == ExitCode.INTERRUPTED:
+        yield _missing_cells(view)
     if not view.run.get("smoke"):
         yield from _short_windows(view)
     judged = view.compared and view.judgement.decision.answer is not Answer.MEASURED
@@ -64,6 +67,11 @@ def of_run(view: View) -> Iterator[Step]:
             text="Start each server several times (--servers with a file that holds start commands): how a server"
             " differs from start to start is not in these intervals."
         )
+
+
+def _missing_cells(view: View) -> Step:
+    """Return how a run that was stopped is ended: with the cells that it has, and those that it lacks."""
+    return Step(text="Measure the cells that are missing.", command=again.resumed(view.run))
 
 
 def _short_windows(view: View) -> Iterator[Step]:
@@ -88,18 +96,25 @@ def of_answer(view: View) -> Iterator[Step]:
     """Yield what would settle or change the answer of one comparison."""
     decision = view.judgement.decision
     yield from _guards_without_data(view)
-    if decision.would_settle and not any(_short_windows(view)):
+    longer = decision.would_settle.startswith("Longer windows") and any(_guards_without_data(view))
+    if decision.would_settle and not longer and not any(_short_windows(view)):
         yield _more_blocks(view, decision.more_blocks) if decision.more_blocks else Step(text=decision.would_settle)
-    gate = view.judgement.gate
-    for result in gate.objectives if gate else ():
-        if result.would_settle:
-            yield Step(text=f"For the objective {result.sentence.rstrip('.')}: {result.would_settle}")
-            break
+    yield from _objectives(view)
     yield from _around_the_limit(view)
     yield from _never(view)
     yield from _tails(view)
     yield from _drafts(view)
     yield from _another_gain(view)
+
+
+def _objectives(view: View) -> Iterator[Step]:
+    """Yield what would settle the first objective that is open."""
+    gate = view.judgement.gate
+    for result in gate.objectives if gate else ():
+        if result.would_settle:
+            settles = f"{result.would_settle[:1].lower()}{result.would_settle[1:]}"
+            yield Step(text=f"For the objective {result.sentence.rstrip('.')}: {settles}")
+            return
 
 
 def _guards_without_data(view: View) -> Iterator[Step]:
@@ -153,6 +168,10 @@ def _of_measured(view: View) -> Iterator[Step]:
             text="Measure the pair held against this run: there a claim smaller than this noise is marked.",
             command=again.anew(run, {"--aa": again.folder(run)}, without=("--arms",)),
         )
+    elif view.gated:
+        yield from _objectives(view)
+        if not view.compared:
+            yield Step(text="Measure it beside a server that speculates (--baseline, --speculative).")
     elif not view.compared:
         yield Step(
             text="Hold it against objectives (slo.toml: a file of yours), or measure it beside a server that speculates"
@@ -181,10 +200,10 @@ def _around_the_limit(view: View) -> Iterator[Step]:
     if around is not None and all(view.speedup(view.decision_metric, level).ratio.value for level in around):
         yield from _within(view, [around], "the limit is interpolated there")
     if limit.form is Crossing.BAND:
-        gaps = [
-            (a, b) for a, b in pairwise(levels) if any(a < low <= b or a <= high < b for low, high in limit.regions)
-        ]
-        yield from _within(view, gaps, "the band ends there")
+        known = [level for level in levels if view.speedup(view.decision_metric, level).ratio.value]
+        gaps = [(a, b) for a, b in pairwise(levels) if a in known and b in known
+                and any(a < low <= b or a <= high < b for low, high in limit.regions)]  # fmt: skip
+        yield from _within(view, gaps, f"the band has {'an end' if len(gaps) == 1 else 'its ends'} there")
 
 
 def _within(view: View, gaps: list[tuple[float, float]], why: str) -> Iterator[Step]:
@@ -209,8 +228,9 @@ def _never(view: View) -> Iterator[Step]:
         return
     best, level = max(gains)
     where = f"{words.ratio(best)}, at {words.level(level)}"
-    if best <= 1:
-        yield Step(text=f"Try another method, or fewer draft tokens: decoding alone never gains (at best {where}).")
+    if best <= view.threshold:  # counters have no interval: a few thousandths above 1 are no gain of decoding
+        what = "never gains" if best <= 1 else f"never gains {words.share(view.threshold - 1)}"
+        yield Step(text=f"Try another method, or fewer draft tokens: decoding alone {what} (at best {where}).")
     else:
         said = f"Look at first tokens and the queue: decoding alone gains (at best {where}), and requests do not."
         yield Step(text=said)

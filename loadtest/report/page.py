@@ -92,7 +92,9 @@ def _answer(view: View) -> dict[str, Any]:
         "gate_tone": gate_report.tone(view.judgement.gate),
         "second": gate_report.second(view.judgement.gate),
         "tone": TONES.get(decision.answer, ""),
-        "answer_words": vocabulary.ANSWERS[decision.answer],
+        "answer_words": "measured"
+        if view.gated and decision.answer is Answer.MEASURED
+        else vocabulary.ANSWERS[decision.answer],
         "title": f"{header.scenario(run) or 'loadtest'}: {decision.headline}",
         "banners": header.banners(view),
         "scenario": header.scenario(run),
@@ -111,6 +113,7 @@ def _answer(view: View) -> dict[str, Any]:
         "notes_left_out": max(0, len(view.judgement.notes) - NOTES),
         "exit": vocabulary.exit_words(header.exit_code(view)),
         "compared": view.compared,
+        "itself": view.itself,
         "rule": rules.rule(view),
         "load_words": words.LOADS[loads.unit()],
         "verdicts": VERDICTS if view.compared else {},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtest import loads
+from loadtest.analyse import wording
 from loadtest.analyse.estimates import Crossing, Estimate
 from loadtest.analyse.results import Answer, Judgement
 from loadtest.errors import UsageError
@@ -72,9 +73,9 @@ def headline(found: Sequence[Entry]) -> str:
     settled = [(entry, at) for entry, at in limited if words.known(at.value)]
     everywhere = [e.name for e in found if e.view.judgement.decision.answer is Answer.PAYS_EVERYWHERE]
     if everywhere:
-        return f"{', '.join(everywhere)} pays at every tested load"
+        return f"{' and '.join(everywhere)} pay{'s' if len(everywhere) == 1 else ''} at every tested load"
     if not settled:
-        return "no run settled a load up to which speculation pays"
+        return _unsettled(limited)
     best, at = max(settled, key=lambda pair: pair[1].value or 0.0)
     others = [other for entry, other in limited if entry is not best]
     said = f"the limit is highest with {best.name}, {words.of_loads(at)}"
@@ -82,6 +83,16 @@ def headline(found: Sequence[Entry]) -> str:
         return said
     clear = at.low is not None and all(other.high is not None and other.high < at.low for other in others)
     return said + (", clear of every other" if clear else "; the intervals overlap, so that the order is not proven")
+
+
+def _unsettled(limited: Sequence[tuple[Entry, Estimate]]) -> str:
+    """Say that no limit is known, and up to which load speculation is proven to pay all the same."""
+    proven = [(at.low, entry) for entry, at in limited if at.low is not None]
+    if not proven:
+        return "no run settled a load up to which speculation pays"
+    low, entry = max(proven, key=lambda pair: pair[0])
+    claimed = wording.claimed(Estimate(low=low))
+    return f"no run settled where speculation stops paying; it is proven to pay up to {claimed} with {entry.name}"
 
 
 def banners(found: Sequence[Entry]) -> tuple[Banner, ...]:

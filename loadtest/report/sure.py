@@ -56,7 +56,8 @@ def _fewer_blocks(view: View) -> str:
         f"{number} at {words.levels([level for level in view.levels if counts[level] == number])}"
         for number in sorted({number for number in counts.values() if number < blocks})
     )
-    return f" Fewer blocks have valid cells of both servers: {each}." if each else ""
+    answered = " with an answer" if any(counts[level] < blocks for level in view.unanswered & set(counts)) else ""
+    return f" Fewer blocks have valid cells of both servers{answered}: {each}." if each else ""
 
 
 def _bound(view: View) -> str:

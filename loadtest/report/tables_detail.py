@@ -38,7 +38,9 @@ def _proven(view: View, gain: float) -> str:
     if short:
         said += f", ruled out at {words.levels(short)}"
     open_at = [level for level in known if level not in beyond and level not in short]
-    return said + (f", open at {words.levels(open_at)}" if open_at else "")
+    said += f", open at {words.levels(open_at)}" if open_at else ""
+    absent = [level for level in view.levels if level not in known and level not in beyond and level not in short]
+    return said + (f", without an interval at {words.levels(absent)}" if absent else "")
 
 
 def _other_metrics(view: View) -> list[Row]:

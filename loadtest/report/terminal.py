@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,7 @@ from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
+COLUMNS = 80
 LINES = 8  # of reasons and of notes
 NARROWEST = 74  # characters of a command's line, which no width breaks: 80 columns less indents and the backslash
 SHORT_UNITS = {"users": "users", "requests/s": "req/s", "sessions/s": "sess/s"}  # a table of 80 columns is full
@@ -115,26 +117,37 @@ def _steps(steps: tuple[Step, ...]) -> Iterator[Text]:
 
 
 def _levels(view: View) -> Table:
-    """One entry per level, one line per arm; the speed-up and, below it, the verdict at the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in (SHORT_UNITS.get(loads.unit(), "load"), "arm"):
-        table.add_column(name, no_wrap=True)
-    figures = ("in flight", "TTFT p50", "TPOT", "tokens/s")
-    for name in figures[1:] if view.pairs else figures:  # several candidates need the room for their verdicts
-        table.add_column(name, justify="right", no_wrap=True)
-    if view.compared:
-        table.add_column(f"speed-up, {vocabulary.metric(view.decision_metric).short}", no_wrap=True)
-    if view.pairs:
-        table.add_column("", no_wrap=True)
+    """One entry per level, one line per arm; the speed-up and, below it, the verdict at the right.
+
+    Where it is wider than 80 columns its gaps narrow, and then requests in flight stand on the page alone: what is
+    judged is never cut.
+    """
+    names = [SHORT_UNITS.get(loads.unit(), "load"), "arm", "in flight", "TTFT p50", "TPOT", "tokens/s"]
+    names += [f"speed-up, {vocabulary.metric(view.decision_metric).short}"] if view.compared else []
+    names += [""] if view.pairs else []
+    rows = []
     for level in view.levels:
         columns = [[f"{level:g}"], *zip(*(_arm(view, arm, level) for arm in view.judgement.arms), strict=True)]
-        if view.pairs:
-            columns.pop(2)
         row = [Text("\n".join(lines)) for lines in columns]
         if view.candidate:
             row.append(_judged(view, level))
-        table.add_row(*row, *_of_candidates(view, level))
+        rows.append([*row, *_of_candidates(view, level)])
+    dropped = {2} if view.pairs or _width(names, rows, 1) > COLUMNS else set()  # verdicts of several need the room
+    gap = 1 if _width(names, rows, 2, dropped) > COLUMNS else 2
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
+    for place, name in enumerate(names):
+        if place not in dropped:
+            table.add_column(name, no_wrap=True, justify="right" if 2 <= place <= 5 else "left")
+    for row in rows:
+        table.add_row(*(text for place, text in enumerate(row) if place not in dropped))
     return table
+
+
+def _width(names: Sequence[str], rows: Sequence[Sequence[Text]], gap: int, dropped: Collection[int] = ()) -> int:
+    """Return how many columns of a terminal a table takes."""
+    each = [max([cell_len(name), *(cell_len(line) for row in rows for line in row[place].plain.split("\n"))])
+            for place, name in enumerate(names) if place not in dropped]  # fmt: skip
+    return sum(each) + gap * (len(each) - 1)
 
 
 def _of_candidates(view: View, level: float) -> tuple[Text, ...]:

@@ -53,6 +53,17 @@ class View:
         return self.judgement.arms[1] if len(self.judgement.arms) == 2 else None
 
     @property
+    def itself(self) -> bool:
+        """Whether a server is held against itself (A/A): neither arm is the one with speculation."""
+        return bool(self.run.get("aa"))
+
+    @property
+    def gated(self) -> bool:
+        """Whether objectives were judged, whatever is said of speculation."""
+        gate = self.judgement.gate
+        return gate is not None and not gate.refused
+
+    @property
     def compared(self) -> bool:
         """Whether anything is held against the baseline."""
         return len(self.judgement.arms) > 1
@@ -77,6 +88,12 @@ class View:
     @cached_property
     def _why(self) -> dict[float, Why]:
         return {item.level: item for item in self.judgement.why}
+
+    @cached_property
+    def unanswered(self) -> frozenset[float]:
+        """Levels with a valid cell in which every request failed: it counts, and has no latency and no throughput."""
+        return frozenset(cell.level for cell in self.judgement.cells
+                         if cell.valid and 0 < cell.requests == cell.failed)  # fmt: skip
 
     def at(self, arm: str, level: float) -> ArmLevel:
         """Return an arm at a level; without data an empty one."""
@@ -132,8 +149,10 @@ class View:
         by_arm: dict[str, list[int]] = {}
         for item in self.judgement.arm_levels:
             tail = item.tails.get(metric)
-            if tail is not None and tail.deepest in DEPTHS:
-                by_arm.setdefault(item.arm, []).append(DEPTHS.index(tail.deepest))
+            if tail is not None and words.known(tail.p50.value):
+                by_arm.setdefault(item.arm, []).append(DEPTHS.index(tail.deepest) if tail.deepest in DEPTHS else 0)
+        if not any(item.tails[metric].deepest in DEPTHS for item in self.judgement.arm_levels if metric in item.tails):
+            return ""
         return DEPTHS[min(sorted(depths)[len(depths) // 2] for depths in by_arm.values())] if by_arm else ""
 
     def metrics_compared(self) -> tuple[str, ...]:

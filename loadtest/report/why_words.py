@@ -20,9 +20,9 @@ AGREE = 0.10  # between the decode speed-up by the servers' counters and the cli
 def why_sentences(view: View) -> tuple[str, ...]:
     """Say where decoding stops gaining and why: tokens per step against the length of a step, at both ends.
 
-    Of an invalid run nothing is explained.
+    Of an invalid run nothing is explained, nor of a server against itself, which has no speculation to explain.
     """
-    if view.judgement.decision.answer is Answer.INVALID:
+    if view.judgement.decision.answer is Answer.INVALID or view.itself:
         return ()
     entries = [view.why(level) for level in view.levels if _accounted(view.why(level))]
     if not entries:
@@ -30,8 +30,12 @@ def why_sentences(view: View) -> tuple[str, ...]:
     first, last = entries[0], entries[-1]
     if last is first:
         return (_accounting(view, first),)
-    met = "" if view.run.get("aa") else _meeting(view, entries)
-    said = (met, _cause(entries, bool(suspects(view))), _accounting(view, first), _accounting(view, last))
+    said = (
+        _meeting(view, entries),
+        _cause(entries, bool(suspects(view))),
+        _accounting(view, first),
+        _accounting(view, last),
+    )
     return tuple(sentence for sentence in said if sentence)
 
 
@@ -45,6 +49,11 @@ def meeting(gains: Mapping[float, float]) -> tuple[float, float, float] | None:
             way = math.log(over) / math.log(over / under)
             return math.exp((1 - way) * math.log(low) + way * math.log(high)), low, high
     return None
+
+
+def begins_late(gains: Mapping[float, float], load: float) -> list[float]:
+    """Return the tested loads below a crossing at which a decode speed-up is not above 1 either."""
+    return [level for level, gain in sorted(gains.items()) if level < load and gain <= 1]
 
 
 def meets_again(gains: Mapping[float, float], load: float) -> list[float]:
@@ -84,7 +93,7 @@ def _cause(entries: Sequence[Why], moved: bool) -> str:
         for values in ([why.tau_all or 1 for why in entries], [why.step_ratio or 1 for why in entries])
     )
     if max(tau, step) < SAME:
-        return f"Neither changes with load by more than {words.share(SAME)}."
+        return f"Neither the tokens of a step nor its cost changes with load by more than {words.share(SAME)}."
     if step > 2 * tau:
         if moved:
             unsaid = "that acceptance stays the same cannot be said (How sure)"
@@ -109,6 +118,9 @@ def _meeting(view: View, entries: Sequence[Why]) -> str:
     load, low, high = found
     said = f"Decoding stops gaining at ≈ {loads.said(words.load(load))}"
     said += f" (interpolated between {words.load(low)} and {words.load(high)}{_unproven(view, low, high)})"
+    if late := begins_late(gains, load):
+        said += f"; at {words.levels(late)} it does not gain either"
+        said += f" ({', '.join(words.ratio(gains[level]) for level in late)})"
     said += _again(view, gains, load)
     even = view.judgement.decision.break_even
     at = even.at if even is not None and even.form is Crossing.PAYS_UP_TO else None

@@ -59,7 +59,9 @@ def count(value: float | None) -> str:
 
 
 def tenths(value: float | None) -> str:
-    """Return a mean of small whole numbers with one digit: 0.9, 30.1."""
+    """Return a mean of small whole numbers with one digit, and of less than that with more: 0.9, 30.1, 0.037."""
+    if value is not None and 0 < value < 0.05:
+        return count(value)
     return MISSING if value is None or math.isnan(value) else f"{value:,.1f}"
 
 
@@ -94,8 +96,16 @@ def change(value: float | None) -> str:
         return MISSING
     if math.isinf(value):
         return "∞"
-    percent = round((value - 1) * 100, 1 if abs(value - 1) < 0.0995 else 0)
-    return f"{percent:+g} %".replace("-", "−") if percent else "±0 %"
+    near = abs(value - 1) < 0.0995 or 0 < value < 0.005  # and close to nothing being left
+    percent = round((value - 1) * 100, 1 if near else 0)
+    shown = f"{percent:+,.0f}" if percent == round(percent) else f"{percent:+,.1f}"
+    return f"{shown} %".replace("-", "−") if percent else "±0 %"
+
+
+def signed_percent(percent: float) -> str:
+    """Return a distance in percent with its sign: −0.4 %, ±0 %."""
+    written = f"{percent:+.1f}".replace("-", "−")
+    return f"{'±0' if written[1:] == '0.0' else written} %"
 
 
 def points(value: float | None) -> str:

@@ -223,7 +223,7 @@ def test_a_smoke_run_says_whether_everything_is_ready() -> None:
 def test_one_server_alone() -> None:
     found = judged(Made(arms=(BASE,), run=header(candidate=None)))
     assert (found.decision.answer, found.decision.exit_code) == (Answer.MEASURED, ExitCode.PASS)
-    assert found.decision.headline == "Nothing was judged: one server was measured, at 1 to 64 users."
+    assert found.decision.headline == "One server was measured, at 1 to 64 users: nothing was compared."
     assert found.speedups == ()
     assert found.arms == (BASE,)
     assert len(found.arm_levels) == 4

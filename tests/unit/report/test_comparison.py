@@ -55,7 +55,7 @@ def test_runs_are_called_by_what_tells_them_apart():
         ([(37, 33, 42), (52, 45, 58)], "the limit is highest with b, 52 [45, 58] users, clear of every other"),
         ([(37, 33, 46), (52, 45, 58)], f"the limit is highest with b, 52 [45, 58] users; {UNPROVEN}"),
         ([(None, 7, None), (52, 45, 58)], f"the limit is highest with b, 52 [45, 58] users; {UNPROVEN}"),
-        ([(None, 7, None)], "no run settled a load up to which speculation pays"),
+        ([(None, 7, None)], "no run settled where speculation stops paying; it is proven to pay up to 7 users with a"),
         ([(52, 45, 58)], "the limit is highest with a, 52 [45, 58] users"),
     ],
 )  # fmt: skip

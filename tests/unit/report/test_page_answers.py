@@ -206,7 +206,7 @@ KINDS = [
     ("invalid", SIMULATED, "Mend what makes this run invalid", "Measure your own servers"),
     ("never", REAL | STARTS | {"status": "interrupted"}, "Measure the cells that are missing", "Test loads"),
     ("never", REAL | STARTS, "Try another method, or fewer draft tokens: decoding alone never gains (at", "Test"),
-    ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users: the band ends there",
+    ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users: the band has its ends there",
      "Test above"),
 ]  # fmt: skip
 
