@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -94,14 +95,40 @@ def _read_stream(path: Path) -> pa.Table:
         raise UsageError(f"{path} cannot be read as an Arrow stream ({error}).") from error
 
 
-def finish_requests(folder: Path, kept: Collection[int] | None = None) -> None:
+SPOOL = "spool"  # folder of what the workers of a run's own machine measured, until its driver has ended
+
+
+def left_in_spool(folder: Path, told: pa.Table) -> pa.Table:
+    """Return the requests of the plan that such workers had written when their driver was killed, and `told` has not.
+
+    A file that is damaged is read as far as it is whole.
+    """
+    known = set(_places(told))
+    found = [told.slice(0, 0)]
+    for stream in sorted(folder.glob(f"{SPOOL}/*/*/*.arrows")):
+        with suppress(UsageError):
+            table = columns_of(_read_stream(stream), REQUEST_SCHEMA, stream, ADDED)
+            new = [place[0] >= 0 and place not in known for place in _places(table)]  # below 0: of no cell of the plan
+            found.append(table.filter(pa.array(new, pa.bool_())))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
+def _places(table: pa.Table) -> Iterator[tuple[int, int, int]]:
+    """Yield what no two requests of a run have alike: cell, session and turn."""
+    return zip(*(table.column(name).to_pylist() for name in ("cell", "session", "turn")), strict=True)
+
+
+def finish_requests(folder: Path, kept: Collection[int] | None = None) -> int:
     """Turn the streams of requests into requests.parquet (written beside, then renamed) and remove them.
 
-    With `kept`, only the requests of these cells. The file names the streams that it holds, so that a kill between the
-    two steps counts no request twice.
+    With `kept`, only the requests of these cells; return how many others there were. The file names the streams that it
+    holds, so that a kill between the two steps counts no request twice.
     """
     parquet, streams = folder / "requests.parquet", request_streams(folder)
     table = read_requests(folder)
+    if (folder / SPOOL).is_dir():
+        table = pa.concat_tables([table, left_in_spool(folder, table)]).unify_dictionaries()
+    rows: int = table.num_rows
     if kept is not None:
         table = table.filter(pc.is_in(table.column("cell"), pa.array(sorted(kept), pa.int32())))
     held = _streams_in(parquet) if parquet.exists() else frozenset[str]()
@@ -112,6 +139,8 @@ def finish_requests(folder: Path, kept: Collection[int] | None = None) -> None:
     part.replace(parquet)
     for stream in folder.glob("requests*.arrows"):
         stream.unlink(missing_ok=True)
+    shutil.rmtree(folder / SPOOL, ignore_errors=True)
+    return rows - int(table.num_rows)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 from loadtest.errors import UsageError
 from loadtest.json_files import LineWriter
 from loadtest.reading import numbered_lines
-from loadtest.run_folder import read_requests, request_streams
+from loadtest.run_folder import left_in_spool, read_requests, request_streams
 
 FREE_BYTES = 100 * 2**20
 
@@ -60,8 +60,10 @@ def remove_if_empty(folder: Path, keep: Collection[Path] = ()) -> bool:
 
 def has_requests(folder: Path) -> bool:
     """Return whether a run's folder holds a request, in whichever form."""
-    there = (folder / "requests.parquet").exists() or any(request_streams(folder))
-    return there and read_requests(folder).num_rows > 0
+    if not (folder / "requests.parquet").exists() and not any(request_streams(folder)):
+        return False
+    told = read_requests(folder)
+    return bool(told.num_rows or left_in_spool(folder, told).num_rows)
 
 
 def rewrite_lines(path: Path, change: Callable[[dict[str, Any]], Mapping[str, Any] | None]) -> None:

@@ -194,17 +194,19 @@ def _unit(cell: Cell, restarts: bool) -> tuple[int, float]:
     return cell.block, 0.0 if restarts else cell.level
 
 
-def clear_away(run: Resumed) -> None:
-    """Take what was measured of unfinished pairs out of the records; a kill at any moment leaves them readable.
+def clear_away(run: Resumed) -> int:
+    """Take what was measured of unfinished pairs out of the records; return how many requests that were.
 
-    Requests first, then the cells' lines, then the scrapes: what is left of a cell without a line is no cell.
+    A kill at any moment leaves the records readable: requests first, then the cells' lines, then the scrapes; what is
+    left of a cell without a line is no cell.
     """
-    folder, whole = run.folder, run.whole
+    folder, whole, taken = run.folder, run.whole, 0
     if any(folder.glob("requests*.arrows")) or (folder / "requests.parquet").exists():
-        finish_requests(folder, whole)
+        taken = finish_requests(folder, whole)
     for name in ("cells.jsonl", "server.jsonl", TEXTS):
         if (folder / name).exists():
             rewrite_lines(folder / name, lambda row: row if row.get("cell") in whole else None)
+    return taken
 
 
 def set_truth_aside(run: Resumed) -> None:

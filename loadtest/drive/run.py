@@ -12,6 +12,7 @@ from typing import Any
 
 from loadtest.drive.budget import level_s
 from loadtest.drive.early_end import Looks
+from loadtest.drive.failure import counted
 from loadtest.drive.finish import Finish, note_end
 from loadtest.drive.folder import has_requests, make_folder, remove_if_empty
 from loadtest.drive.header import boot_id, complete_header, make_header
@@ -188,7 +189,10 @@ class _Run:
         """Write the header and what is planned so far."""
         prepared, resumed, budget_s = self._prepared, self._resumed, self._prepared.budget_s
         if resumed:
-            clear_away(resumed)
+            taken = clear_away(resumed)
+            if taken:
+                self._tell({"event": "note", "text": f"{counted(taken, 'request')} of what is measured again"
+                            f" {'is' if taken == 1 else 'are'} taken out of the records."})  # fmt: skip
             self._header, course = resumed.header, resumed.course
             self._header["clock"] = {"origin_monotonic_ns": origin_ns, "boot": boot_id()}
             if not self._header.get("look"):

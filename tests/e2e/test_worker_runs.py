@@ -8,9 +8,11 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import CHAT, Starter, assert_nothing_left, processes_that_mention
@@ -179,11 +181,40 @@ def test_an_interrupt_drains_the_workers_and_leaves_none(loadtest: Starter) -> N
 
 
 @pytest.mark.nightly
-def test_a_killed_driver_takes_its_workers_with_it(loadtest: Starter) -> None:
+def test_a_killed_driver_takes_its_workers_with_it_and_what_they_had_written_is_kept(loadtest: Starter) -> None:
     command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "4", "--blocks", "9", "--workers", "2")
     folder = command.until_requests(1)
     (pid,) = processes_that_mention("loadtest.drive.driver", str(loadtest.out))
+    os.kill(command.process.pid, signal.SIGSTOP)  # what is left is looked at before it is taken up
     os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+    written = {path: path.read_bytes() for path in (folder / "spool").rglob("*.arrows")}
+    os.kill(command.process.pid, signal.SIGCONT)
+    assert len(written) == 2
     assert command.wait(60) == 5, command.text
-    assert rows_of(folder)
+    places = [(r["cell"], r["session"], r["turn"]) for r in rows_of(folder)]
+    assert len(places) == len(set(places))
+    for data in written.values():  # as it was when the driver was killed, or shorter
+        with suppress(pa.ArrowException), pa.ipc.open_stream(data) as stream:
+            for batch in stream:
+                assert {(r["cell"], r["session"], r["turn"]) for r in batch.to_pylist() if r["cell"] >= 0} <= {*places}
+    assert not (folder / "spool").exists()
     assert_nothing_left(command)
+
+
+@pytest.mark.nightly
+def test_what_killed_workers_had_kept_of_a_cell_that_is_measured_again_is_not_mixed_with_it(loadtest: Starter) -> None:
+    command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "4", "--workers", "2")
+    folder = command.until_requests(1)
+    for pid in (command.process.pid, *processes_that_mention("loadtest.drive.driver", str(loadtest.out))):
+        os.kill(pid, signal.SIGKILL)
+    command.wait(30)
+    assert list((folder / "spool").rglob("*.arrows"))
+    resumed = loadtest("run", "--resume", folder)
+    assert resumed.wait(120) == 0, resumed.text
+    assert re.search(r"note: \d+ requests of what is measured again are taken out of the records", resumed.text)
+    places = [(r["cell"], r["session"], r["turn"]) for r in rows_of(folder)]
+    assert len(places) == len(set(places))
+    assert [cell["state"] for cell in cells_of(folder)] == ["complete", "complete"]
+    assert not (folder / "spool").exists()
+    assert_nothing_left(resumed)

@@ -13,7 +13,7 @@ import pytest
 
 from loadtest.errors import UsageError
 from loadtest.record import Request, RequestWriter, stream_name
-from loadtest.run_folder import finish_requests, read_plan, read_requests
+from loadtest.run_folder import finish_requests, left_in_spool, read_plan, read_requests
 
 
 def _write(folder: Path, sitting: int, cells: list[int], *, close: bool = True) -> None:
@@ -52,6 +52,41 @@ def test_the_final_form_holds_all_streams_and_a_later_one_is_added_to_it(tmp_pat
     finish_requests(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
     assert _cells(tmp_path) == [0, 1, 2]
+
+
+def _spooled(folder: Path, worker: str, rows: list[tuple[int, int]]) -> Path:
+    place = folder / "spool" / worker / "node"
+    place.mkdir(parents=True)
+    writer = RequestWriter(place / "requests.arrows")
+    for cell, session in rows:
+        writer.add(Request(cell=cell, arm="a", level=1.0, block=0, category="c", due_s=1.0, session=session, turn=0))
+        writer.flush()
+    writer.close()
+    return place / "requests.arrows"
+
+
+def test_what_workers_of_a_killed_driver_had_kept_is_among_the_records_once(tmp_path):
+    writer = RequestWriter(tmp_path / stream_name(1))
+    for session in range(3):
+        writer.add(Request(cell=0, arm="a", level=1.0, block=0, category="c", due_s=1.0, session=session, turn=0))
+    writer.close()
+    cut = _spooled(tmp_path, "worker-1", [(-1, 0), (0, 0), (0, 2), (0, 4), (1, 0), (1, 2)])
+    _spooled(tmp_path, "worker-2", [(0, 1), (0, 3)])
+    (tmp_path / "spool" / "worker-3" / "node").mkdir(parents=True)
+    (tmp_path / "spool" / "worker-3" / "node" / "requests.arrows").write_bytes(b"")  # killed before it had begun
+    cut.write_bytes(cut.read_bytes()[:-40])  # as a kill cuts it: the last batch is not whole
+    assert left_in_spool(tmp_path, read_requests(tmp_path)).num_rows == 3
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.arrows")}
+    assert finish_requests(tmp_path) == 0
+    rows = read_requests(tmp_path).select(["cell", "session"]).to_pylist()
+    assert [(row["cell"], row["session"]) for row in rows] == [(0, 0), (0, 1), (0, 2), (0, 4), (1, 0), (0, 3)]
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
+    for path, data in kept.items():  # a kill before they were removed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    assert finish_requests(tmp_path, kept={0}) == 1
+    assert read_requests(tmp_path).column("session").to_pylist() == [0, 1, 2, 4, 3]
+    assert not (tmp_path / "spool").exists()  # what is measured again would be mixed with it
 
 
 def test_a_kill_before_the_streams_are_removed_counts_nothing_twice(tmp_path):

@@ -17,6 +17,7 @@ from loadtest.drive.workers.messages import Hub
 from loadtest.drive.workers.spool import left_in
 from loadtest.errors import RunError, UsageError
 from loadtest.record import Request
+from loadtest.run_folder import SPOOL
 
 LOCAL_WAIT_S = 60.0  # processes of our own that are not ready by then will not be
 
@@ -78,4 +79,4 @@ class Crew:
                 with contextlib.suppress(OSError):
                     self._ended(name, "it was ended")
         with contextlib.suppress(OSError):
-            shutil.rmtree(self._job.folder / "spool")
+            shutil.rmtree(self._job.folder / SPOOL)

@@ -12,6 +12,7 @@ from typing import IO
 import gevent
 from gevent import subprocess
 
+from loadtest.run_folder import SPOOL
 from loadtest.servers.process import killed_by
 
 WATCH_S = 0.1
@@ -70,4 +71,4 @@ class LocalWorkers:
 
 def spool_of(folder: Path, name: str) -> Path:
     """Return where a local worker keeps its records until the master has them."""
-    return folder / "spool" / name
+    return folder / SPOOL / name

@@ -68,7 +68,13 @@ def worst_agreement(found: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]
 
 
 def _obituary(lost: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} was lost: {why}" for name, why in sorted(lost.items()))
+    names: dict[str, list[str]] = {}
+    for name, why in sorted(lost.items()):
+        names.setdefault(why, []).append(name)
+    return "; ".join(
+        f"{who[0]} was lost: {why}" if len(who) == 1 else f"{', '.join(who)} were lost, of each: {why}"
+        for why, who in names.items()
+    )
 
 
 def _most(values: Iterable[float | None]) -> float | None:
