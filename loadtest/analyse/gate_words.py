@@ -11,7 +11,8 @@ from loadtest.analyse.gate_results import Gate, GateOutcome, Regression, SloResu
 from loadtest.slo import MEASURES
 
 CHOICES = {"fail": "it counts as failed.", "warn": "it passes with a warning."}
-UNITS = {"s": (1000.0, "ms"), "share": (100.0, "%"), "difference": (100.0, "points"), "speed-up": (1.0, "")}
+SPEEDUP = "speed-up"
+UNITS = {"s": (1000.0, "ms"), "share": (100.0, "%"), "difference": (100.0, "points"), SPEEDUP: (1.0, "")}
 
 
 def headline(gate: Gate, outcome: GateOutcome, outcomes: Sequence[GateOutcome]) -> str:
@@ -47,9 +48,10 @@ def _worse(result: Regression) -> str:
 
 
 def observed(result: SloResult) -> str:
-    """Return what was observed with its interval and unit, empty when nothing was."""
+    """Return what was observed with its interval and unit, empty when nothing was; a ratio says which way it is."""
     at = result.at.observed if result.at else Estimate()
-    return quantity(at, result.unit)
+    seen = quantity(at, result.unit)
+    return f"speed-up {seen}" if seen and result.unit == SPEEDUP else seen
 
 
 def quantity(estimate: Estimate, unit: str) -> str:
@@ -63,8 +65,10 @@ def quantity(estimate: Estimate, unit: str) -> str:
 
 
 def limit(value: float, unit: str) -> str:
-    """Return a limit in a unit of objectives: '500 ms', '95 %', '1.1'."""
+    """Return a limit in a unit of objectives: '500 ms', '95 %', '1.1'; that of a speed-up as its observed value is."""
     scale, shown = _scale(value, unit)
+    if unit == SPEEDUP:
+        return f"{value:.4g}"
     return f"{value * scale:.6g}{f' {shown}' if shown else ''}"
 
 

@@ -182,7 +182,10 @@ def _compared(law: Law, model_free: BreakEven | None, span: tuple[float, float])
     agrees = _agrees(law, model_free, span) if model_free else None
     note = ""
     if bent:
-        note = f"The latency of {' and '.join(bent)} is no straight line in its requests in flight (lack of fit);"
+        one = len(bent) == 1
+        note = f"The {'latency' if one else 'latencies'} of {' and '.join(bent)}"
+        note += f" {'is no straight line in its' if one else 'are no straight lines in their'} requests in flight"
+        note += " (lack of fit);"
         note += " go by the break-even between tested loads, not by the linear law."
     elif agrees is False:
         note = "The linear law and the break-even between tested loads disagree; go by the latter."

@@ -55,8 +55,9 @@ def with_unit(value: float) -> str:
 
 
 def listed(levels: Sequence[float]) -> str:
-    """Return several loads with their unit, once: '16, 32 users'."""
-    return with_unit(levels[0]) if len(levels) == 1 else f"{', '.join(map(load, levels))} {loads.unit()}"
+    """Return several loads with their unit, once: '4, 16 and 32 users'."""
+    texts = [load(level) for level in levels]
+    return loads.said(texts[0]) if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]} {loads.unit()}"
 
 
 def claimed(at: Estimate) -> str:

@@ -28,7 +28,7 @@ from loadtest.report.figures import (
 )
 from loadtest.report.left_out import absent
 from loadtest.report.view import View, span_s
-from loadtest.report.why_words import begins_late, meeting, meets_again, proven_by_tpot
+from loadtest.report.why_words import SLIGHT, begins_late, meeting, meets_again, proven_by_tpot, slight
 
 
 def steps(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
@@ -78,6 +78,8 @@ def _steps_title(tau: Mapping[float, Estimate], cost: Mapping[float, Estimate]) 
         f"at {words.level(last)} a step brings {words.count(brings)} tokens and costs {words.ratio(costs)} the time"
     )
     gains = {level: brings / costs for level, (brings, costs) in ratios.items() if costs}
+    if slight(gains):
+        return f"Decoding neither gains nor loses {words.share(SLIGHT)} at any tested load: {at_top}"
     met = meeting(gains)
     if met is not None:
         back = meets_again(gains, met[0])

@@ -14,6 +14,7 @@ from loadtest.report.caveats import suspects
 from loadtest.report.view import View
 
 SAME = 0.05  # by which a term may differ between loads and still be called the same
+SLIGHT = 0.01  # of a decode speed-up, below which it is none
 AGREE = 0.10  # between the decode speed-up by the servers' counters and the clients' time per output token
 
 
@@ -39,11 +40,19 @@ def why_sentences(view: View) -> tuple[str, ...]:
     return tuple(sentence for sentence in said if sentence)
 
 
+def slight(gains: Mapping[float, float]) -> bool:
+    """Say whether decoding is as fast on both servers at every load, but for less than SLIGHT."""
+    return all(gain > 0 and abs(math.log(gain)) < SLIGHT for gain in gains.values())
+
+
 def meeting(gains: Mapping[float, float]) -> tuple[float, float, float] | None:
     """Return where a decode speed-up falls to 1, and the tested loads below and above; None where it does not.
 
+    Without a gain or a loss of SLIGHT at any load nothing falls: it is the noise of counters, which have no intervals.
     Between tested loads its logarithm is taken as linear in that of the load, as for every break-even.
     """
+    if slight(gains):
+        return None
     for (low, over), (high, under) in pairwise(sorted(gains.items())):
         if over > 1 >= under > 0:
             way = math.log(over) / math.log(over / under)
@@ -112,6 +121,8 @@ def _cause(entries: Sequence[Why], moved: bool) -> str:
 def _meeting(view: View, entries: Sequence[Why]) -> str:
     """Say at which load decoding stops gaining, and that the deciding metric stops before where first tokens delay."""
     gains = {why.level: why.decode_speedup or 0.0 for why in entries}
+    if slight(gains):
+        return f"Decoding is as fast as without speculation at every tested load, to within {words.share(SLIGHT)}."
     found = meeting(gains)
     if found is None:
         return ""

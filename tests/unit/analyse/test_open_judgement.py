@@ -84,7 +84,7 @@ def test_rates_keep_three_digits_and_their_bounds_are_rounded_outwards() -> None
     with loads.spoken("requests/s"):
         assert wording.with_unit(0.25) == "0.25 requests/s"
         assert wording.tested((0.5, 12.0)) == "0.5 to 12 requests/s"
-        assert wording.listed([0.5, 2.0]) == "0.5, 2 requests/s"
+        assert wording.listed([0.5, 2.0]) == "0.5 and 2 requests/s"
         assert wording.bounded(Estimate(value=3.21, low=2.956, high=3.5), (0.5, 8.0)) == "3.21 [2.95, 3.5] requests/s"
         assert [wording.claimed(Estimate(value=99.0, low=x)) for x in (0.03769, 51.97, 2.0)] == [
             "0.0376 requests/s", "51.9 requests/s", "2 requests/s"

@@ -15,10 +15,14 @@ from rich.console import Console
 
 from loadtest.analyse import wording
 from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.findings import Law, Line
+from loadtest.analyse.gate_results import GateOutcome, SloAt, SloResult
 from loadtest.analyse.guards import _ttft_sentence
 from loadtest.analyse.judge import judge_data
+from loadtest.analyse.law import _compared
 from loadtest.analyse.results import Answer, Finding
-from loadtest.report import header, next_steps, runs, sure, tables_detail, terminal, why_words, words
+from loadtest.report import gate as gate_report
+from loadtest.report import header, limits, next_steps, runs, sure, tables_detail, terminal, why_words, words
 from loadtest.report.charts import CHARTS
 from loadtest.report.charts_classes import by_class
 from loadtest.report.charts_runs import speedup_chart, throughput_chart
@@ -94,6 +98,35 @@ def test_decoding_that_gains_in_the_middle_alone_is_not_said_to_gain_from_the_lo
     assert "; at 1 and 2 users it does not gain either (0.70×, 0.90×)" in first
     late = chart("steps", example.run(), gaining(0.7, 0.9, 0.9, 0.9, 0.9, 1.1, 1.2)).title
     assert late.startswith("Decoding gains at 32 and 64 users: at 64 users")
+
+
+def test_a_thousandth_on_counters_is_neither_a_gain_nor_a_crossing():
+    nearly = gaining(1.002, 0.999, 1.0, 1.003, 0.998, 1.001, 1.004)
+    title = chart("steps", example.run(), nearly).title
+    assert title.startswith("Decoding neither gains nor loses 1 % at any tested load: at 64 users")
+    view = View(run=example.run(), judgement=nearly)
+    said = "Decoding is as fast as without speculation at every tested load, to within 1 %."
+    assert why_words.why_sentences(view)[0] == said
+    assert "decoding, by the servers' counters" not in [one.name for one in limits.others(view)]
+
+
+def test_the_ratio_of_an_objective_says_which_way_it_is():
+    found = SloResult(sentence="tpot p95 at most 5 % worse than the baseline at 16 users", metric="tpot",
+                      statistic="p95", ask="non_inferior", unit="speed-up", limit=1 / 1.05, lower=False,
+                      outcome=GateOutcome.PASS,
+                      at=SloAt(level=16.0, outcome=GateOutcome.PASS, observed=near(1.31)))  # fmt: skip
+    gate = dataclasses.replace(behind.gate(), objectives=(found,))
+    assert gate_report.lines(gate)[0].endswith("at 16 users: speed-up 1.31 [1.244, 1.376] at 16.")
+    assert gate_report.limit(found) == "≥ 0.9524"
+
+
+def test_two_bent_lines_are_plural():
+    bent, straight = (Line(arm=arm, c1_s=near(1.0), c2_s=near(0.1), lack_of_fit_p=p)
+                      for arm, p in (("a", 0.001), ("b", 0.5)))  # fmt: skip
+    both = Law(lines=(bent, dataclasses.replace(bent, arm="b")))
+    assert _compared(both, None, (1.0, 2.0)).note.startswith("The latencies of a and b are no straight lines in their")
+    alone = _compared(dataclasses.replace(both, lines=(bent, straight)), None, (1.0, 2.0))
+    assert alone.note.startswith("The latency of a is no straight line in its requests in flight")
 
 
 def test_terms_that_stay_the_same_are_named():
