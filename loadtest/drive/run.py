@@ -39,6 +39,7 @@ from loadtest.drive.resume import (
 from loadtest.drive.room import connections, make_room
 from loadtest.drive.truth import NULL, calibration_result
 from loadtest.drive.turns import Managed, Turns
+from loadtest.drive.workers.wanted import refuse_taken
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
 from loadtest.json_files import write_json
 from loadtest.record import GIVEN_UP
@@ -56,6 +57,7 @@ def measure(prepared: Prepared, tell: Tell, looks: Looks | None = None) -> Path:
 
     Raises UsageError, NotComparable or Interrupted when nothing was measured.
     """
+    refuse_taken(prepared.workers)
     make_room(connections(prepared.experiment.load))
     started, origin_ns = datetime.now(UTC), time.perf_counter_ns()
     folder = make_folder(prepared.options.out, started, prepared.options.scenario.stem)
@@ -86,6 +88,7 @@ def go_on(resumed: Resumed, tell: Tell) -> Path:
     Raises UsageError when its servers are others now, or when another process measures it.
     """
     folder, prepared = resumed.folder, resumed.prepared
+    refuse_taken(prepared.workers)
     make_room(connections(prepared.experiment.load))
     try:
         with ExitStack() as stack:

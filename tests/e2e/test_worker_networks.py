@@ -174,9 +174,39 @@ def test_a_worker_without_the_key_says_which_one_it_lacks_before_any_load(loadte
     worker = loadtest("worker", "--master", place, "--spool", tmp_path / "spool", "--wait", "60s")
     assert command.wait(60) == 2, command.text
     assert "WORKER_KEY, named for api_key_env, is not set in the environment" in command.text
-    worker.wait(30)
-    assert "WORKER_KEY" in worker.text
+    assert worker.wait(30) == 2, worker.text
+    assert "This worker could not do its part: WORKER_KEY" in worker.text
     assert "secret-of-the-master" not in worker.text + command.text
+
+
+def test_a_scenario_that_is_changed_while_workers_are_awaited_is_refused(loadtest: Starter, tmp_path: Path) -> None:
+    place, scenario = f"127.0.0.1:{free_port()}", tmp_path / "mine.py"
+    shutil.copy(CHAT, scenario)
+    command = loadtest("run", scenario, "--out", loadtest.out, *QUICK, "--levels", "2", "--expect-workers", "1",
+                       "--bind", place)  # fmt: skip
+    until(lambda: list(loadtest.out.glob("*/job.json")))
+    time.sleep(3.0)  # the master has read it
+    scenario.write_text(scenario.read_text() + "# changed\n")
+    worker = loadtest("worker", "--master", place, "--spool", tmp_path / "spool", "--wait", "60s")
+    assert command.wait(60) == worker.wait(30) == 2, command.text + worker.text
+    for text in (command.text, worker.text):
+        assert f"{scenario} is not what it was when the run began" in text
+
+
+def test_a_worker_of_another_version_is_refused_and_the_run_says_so(loadtest: Starter, tmp_path: Path) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    shutil.copytree(ROOT / "loadtest", tmp_path / "loadtest")
+    (tmp_path / "loadtest" / "__init__.py").write_text('"""Another."""\n\n__version__ = "0.0.9"\n')
+    command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "2", "--expect-workers", "1", "--wait",
+                       "20s", "--bind", place)  # fmt: skip
+    worker = loadtest("worker", "--master", place, "--spool", tmp_path / "spool", "--wait", "60s", cwd=tmp_path,
+                      PYTHONPATH=str(tmp_path))  # fmt: skip
+    assert worker.wait(60) == 2, worker.text
+    assert "refuses this worker: the master is loadtest" in worker.text
+    assert command.wait(60) == 5, command.text
+    assert re.search(
+        r"note: A worker on \S+ was refused: the master is loadtest .*, the worker '0\.0\.9'", command.text
+    )
 
 
 def test_no_key_is_in_what_master_and_worker_say(loadtest: Starter, tmp_path: Path) -> None:

@@ -42,7 +42,11 @@ class Crew:
         self._tell({"event": "workers_awaited", "count": wanted.count, "local": wanted.local,
                     "host": wanted.host, "port": self._hub.port, "wait_s": wanted.wait_s})  # fmt: skip
         until_s = time.monotonic() + (LOCAL_WAIT_S if wanted.local else wanted.wait_s)
+        told: set[str] = set()
         while len(self.master.there()) < wanted.count and not stopped():
+            for why in {*self.master.refused.values()} - told:
+                self._tell({"event": "note", "text": why})
+                told.add(why)
             for peer in self.master.troubles():
                 raise (UsageError if peer.usage else RunError)(f"{peer.name}: {peer.trouble}")
             gone = [peer for peer in self.master.peers.values() if peer.gone]

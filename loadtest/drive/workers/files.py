@@ -10,6 +10,7 @@ from typing import Any
 
 from loadtest.drive.header import sha256_of
 from loadtest.drive.job import Job
+from loadtest.errors import UsageError
 
 PART = 1 << 18  # bytes of a part
 
@@ -88,7 +89,7 @@ class Fetched:
     def take(self, named: Named) -> dict[str, Any] | None:
         """Have a file here; what is still to be asked for, None once it is here.
 
-        Raises ValueError when what came is not what was named.
+        Raises UsageError when what came is not what was named.
         """
         there = Path(named.path)
         if _holds(there, named):
@@ -102,7 +103,10 @@ class Fetched:
             return {"sha256": named.sha256, "start": len(came)}
         if hashlib.sha256(came).hexdigest() != named.sha256:
             del self._coming[named.sha256]
-            raise ValueError(f"{named.path} came in another form than the master named it")
+            raise UsageError(
+                f"{named.path} is not what it was when the run began, by its SHA-256: leave the run's files as they are"
+                " until it has ended, and start it again."
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(came)
         del self._coming[named.sha256]  # a trace may be large

@@ -40,6 +40,7 @@ from loadtest.record import Request
 
 BEAT_S = 0.25
 SENSELESS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)  # what a message that is none raises
+MOST_REFUSED = 20  # that are told of
 MOST_PEERS = 1000  # that ever joined: what more there were would be no workers
 
 
@@ -51,6 +52,7 @@ class Master:
         self._job, self._hub = job, hub
         self.late = self.keep = keep  # `keep` takes those of the cell under way, where there is one
         self.peers: dict[str, Peer] = {}
+        self.refused: dict[str, str] = {}  # why, in a sentence, by worker
         self.agreement: dict[str, Any] | None = None  # of the clients with null servers of their own, where they have
         self._offered = Offered(files_of(job))
         self._begins: dict[str, Begin] = {}  # by worker, of the cell under way
@@ -188,13 +190,13 @@ class Master:
         version = heard.data.get("version")
         if version != loadtest.__version__:
             why = f"the master is loadtest {loadtest.__version__}, the worker {version!r}: install the same version."
-            self._hub.send(heard.node, REFUSED, {"why": why})
+            self._refuse(heard, why)
             return
         peer = self.peers.get(heard.node)
         if peer is None:
             names = {MASTER, *(other.name for other in self.peers.values())}
             if len(self.peers) >= MOST_PEERS:
-                self._hub.send(heard.node, REFUSED, {"why": f"{MOST_PEERS} workers have joined the run already."})
+                self._refuse(heard, f"{MOST_PEERS} workers have joined the run already.")
                 return
             wanted = name = one_line(str(heard.data.get("name") or ""), 60).strip() or "worker"
             numbers = count(2)
@@ -212,6 +214,12 @@ class Master:
             "experiment": as_document(job.experiment), "arms": [asdict(arm) for arm in job.arms],
             "files": [{"path": n.path, "sha256": n.sha256, "size": n.size} for n in self._offered.named],
         })  # fmt: skip
+
+    def _refuse(self, heard: Heard, why: str) -> None:
+        self._hub.send(heard.node, REFUSED, {"why": why})
+        if len(self.refused) < MOST_REFUSED:
+            host = one_line(str(heard.data.get("host") or "a machine"), SAID)
+            self.refused.setdefault(heard.node, f"A worker on {host} was refused: {told(why)}")
 
     def _report(self, peer: Peer, data: dict[str, Any]) -> None:
         peer.ready, peer.trouble = data["ready"] is True, told(data["trouble"])

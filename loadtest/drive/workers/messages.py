@@ -14,6 +14,7 @@ import zmq.green as zmq
 from locust.exception import RPCError
 from locust.rpc import Message, rpc
 
+from loadtest.drive.workers.wanted import cannot_listen
 from loadtest.errors import UsageError
 
 _Message: Any = Message  # Locust types it in part
@@ -53,9 +54,7 @@ class Hub:
         try:
             self._server = _rpc.Server(_bracketed(host), port)
         except (RPCError, zmq.ZMQError, OSError) as error:
-            raise UsageError(
-                f"Workers cannot be listened for on {host}:{port} ({error}); give another --bind."
-            ) from error
+            raise cannot_listen(host, port, error) from error
         # A worker that comes again after a cut takes the place of its connection that has not been seen to end.
         self._server.socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self.port: int = self._server.port

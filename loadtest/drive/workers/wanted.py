@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable
 
 from loadtest.checks import positive_s, shown
@@ -52,6 +53,29 @@ def refuse_unreachable(workers: Workers | None, urls: Iterable[str]) -> None:
                 f"Workers are awaited from other machines (--bind {workers.host}), and {what} is on the loopback of"
                 " this one: to them that is their own. Name the servers by an address that they reach."
             )
+
+
+def refuse_taken(workers: Workers | None) -> None:
+    """Raise UsageError where workers cannot be listened for, before servers are started for it."""
+    if workers is None or workers.local:
+        return
+    try:
+        places = socket.getaddrinfo(workers.host, workers.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return  # the name of an interface, or of nothing: who listens says so
+    family, kind, _, _, place = places[0]
+    with socket.socket(family, kind) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ does
+        try:
+            tried.bind(place)
+            tried.listen()
+        except OSError as error:
+            raise cannot_listen(workers.host, workers.port, error.strerror) from None
+
+
+def cannot_listen(host: str, port: int, why: object) -> UsageError:
+    """Return what to say of a place where workers cannot be listened for."""
+    return UsageError(f"Workers cannot be listened for on {host}:{port} ({why}); give another --bind.")
 
 
 def waited(word: str) -> float:

@@ -24,7 +24,6 @@ import gevent
 import locust  # noqa: F401  # before anything opens a socket: it makes the standard library cooperative
 from gevent.event import Event
 
-from loadtest.drive.failure import counted
 from loadtest.drive.log_bound import bound_log
 from loadtest.drive.priority import ask_for_priority
 from loadtest.drive.without_pandas import keep_pandas_out
@@ -38,6 +37,7 @@ from loadtest.drive.workers.peers import LOST_S
 from loadtest.drive.workers.phases import Count
 from loadtest.drive.workers.session import Null, Session
 from loadtest.drive.workers.spool import Spool
+from loadtest.drive.workers.vigil import Outlived, Vigil
 from loadtest.drive.workers.words import begin_from, word_from
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 
@@ -45,10 +45,6 @@ REPORT_S = 0.1
 SILENT_S = 2.0  # without a word of the master nothing large is sent
 REST_S = 2.0  # for what the master lacks when the run is over; it listens for longer
 FETCH_S = 60.0  # longest wait for a part of a file
-
-
-class Outlived(RunError):
-    """The master has gone, and another answers in its place."""
 
 
 class Worker:
@@ -79,7 +75,7 @@ class Worker:
         self._record: dict[str, Any] | None = None  # and what was found of it
         self._used: Offset | None = None  # the distance of the clocks that its times were set by
         self._trouble, self._usage = "", True
-        self._say, self._waits = say, False
+        self._say, self._vigil = say, Vigil(settings, self._contact, say)
 
     def work(self) -> None:
         """Join, load what the run needs, and drive cells until the run is over.
@@ -106,31 +102,13 @@ class Worker:
                     begin, self._begin = self._begin, None
                     self._drive(begin)
                 elif not self._over:
-                    self._wait_for_the_master()
+                    self._vigil.keep(self._spool, self._folder)
             self._send_the_rest()
+            if self._trouble:
+                raise (UsageError if self._usage else RunError)(f"This worker could not do its part: {self._trouble}")
         finally:
             reporter.kill()
             self._spool.close()
-
-    def _wait_for_the_master(self) -> None:
-        """Say so when it begins and ends to be waited for. Raises RunError once it has gone."""
-        where, wait_s = f"{self._settings['host']}:{self._settings['port']}", self._settings["wait_s"]
-        silent_s, waited = self._contact.silent_s, self._waits
-        if self._contact.stranger:
-            raise Outlived(f"The master has gone, and run {self._contact.stranger} answers at {where}: joining it.")
-        if silent_s > max(LOST_S, wait_s):
-            lacking = counted(self._spool.rows - self._spool.heard, "request")
-            raise RunError(
-                f"The master at {where} has gone: nothing was heard of it for {silent_s:.0f} s (--wait). {lacking} that"
-                f" it did not say it has, and all that it may not have written, are in {self._folder}. Once the run is"
-                f" resumed there (loadtest run --resume RUN), start it again: loadtest worker --master {where}"
-            )
-        self._waits = silent_s > LOST_S
-        if self._waits and not waited:
-            self._say(f"The master at {where} is not heard of, and the load has ended. Waiting up to {wait_s:g} s"
-                      " (--wait) for it, or for its run to be resumed there.")  # fmt: skip
-        elif waited and not self._waits:
-            self._say("The master is heard again.")
 
     def _mute(self, reporter: object) -> None:
         """End the cell that nobody is told of any more."""

@@ -6,9 +6,10 @@ import hashlib
 import math
 import re
 import resource
+import socket
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
@@ -30,7 +31,7 @@ from loadtest.drive.workers.outbox import Outbox
 from loadtest.drive.workers.peers import Peer
 from loadtest.drive.workers.phases import Count, JoinedPhases, ToldPhases, Word
 from loadtest.drive.workers.spool import Spool, batches_in, left_in, rows_in
-from loadtest.drive.workers.wanted import place_of, refuse_unreachable, wanted
+from loadtest.drive.workers.wanted import place_of, refuse_taken, refuse_unreachable, wanted
 from loadtest.drive.workers.words import count_from, found_from
 from loadtest.errors import UsageError
 from loadtest.experiment import override
@@ -241,7 +242,7 @@ def test_no_file_is_handed_out_that_was_not_offered_and_none_taken_that_was_chan
     fetched = Fetched(tmp_path / "here")
     fetched.take(named)
     fetched.came({"sha256": named.sha256, "start": 0, "data": b"evil"})
-    with pytest.raises(ValueError, match="another form"):
+    with pytest.raises(UsageError, match=r"/nowhere/chat\.py is not what it was when the run began"):
         fetched.take(named)
 
 
@@ -599,6 +600,18 @@ def test_a_place_that_is_none_is_refused(word: str) -> None:
 def test_a_worker_is_told_a_port(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--master is 'host:0'"):
         work("host:0", None, tmp_path, None, print)
+
+
+def test_a_place_that_is_taken_is_refused_before_any_server_is_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        workers = Workers(count=1, local=False, host="127.0.0.1", port=port)
+        with pytest.raises(UsageError, match=rf"127\.0\.0\.1:{port} \(Address already in use\); give another --bind"):
+            refuse_taken(workers)
+    refuse_taken(workers)
+    refuse_taken(replace(workers, host="eth-of-no-machine"))  # may be an interface to those who listen
+    refuse_taken(Workers(count=1, local=True))
+    refuse_taken(None)
 
 
 def test_more_workers_than_cores_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
