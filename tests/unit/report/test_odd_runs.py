@@ -25,7 +25,8 @@ from loadtest.report import gate as gate_report
 from loadtest.report import header, limits, next_steps, runs, sure, tables_detail, terminal, why_words, words
 from loadtest.report.charts import CHARTS
 from loadtest.report.charts_classes import by_class
-from loadtest.report.charts_runs import speedup_chart, throughput_chart
+from loadtest.report.charts_runs import CHARTS as CHARTS_OF_RUNS
+from loadtest.report.charts_runs import limit_chart, speedup_chart, throughput_chart
 from loadtest.report.junit import junit
 from loadtest.report.page import page
 from loadtest.report.view import View
@@ -248,6 +249,24 @@ def test_a_run_looks_the_same_in_every_chart():
         own = [trace for trace in draw(found).figure.data if trace.name == "b"]
         colours.append({trace.line.color for trace in own} | {trace.marker.symbol for trace in own})
     assert colours[0] == colours[1]
+
+
+def test_an_invalid_run_is_drawn_in_no_chart_of_several_and_named_beside_it():
+    full = example.full()
+    wrong = dataclasses.replace(full, decision=dataclasses.replace(full.decision, answer=Answer.INVALID))
+    found = named(a=full, b=wrong, **{f"c{place}": full for place in range(10)})
+    for draw in CHARTS_OF_RUNS:
+        drawn = draw(found)
+        assert "b" not in [trace.name for trace in drawn.figure.data]
+        assert drawn.note.endswith(" Not drawn, being invalid: b. Drawn: the first 10 of 11; all stand in the tables.")
+
+
+def test_equal_runs_are_not_ranked():
+    full = example.full()
+    both = [draw(named(a=full, b=full)).title for draw in (limit_chart, throughput_chart)]
+    assert both == ["The limit is 37 [32, 42] users in each", "Carried at most, as tested: 3,414 tokens/s in each run"]
+    alone = [draw(named(a=full)).title for draw in (limit_chart, throughput_chart)]
+    assert alone == ["The limit is 37 [32, 42] users (a)", "Carried at most, as tested: 3,414 tokens/s (a)"]
 
 
 @pytest.mark.parametrize(
