@@ -23,13 +23,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from loadtest.analyse.explain import scrapes_by_cell
 from loadtest.analyse.gate_results import Gate, GateOutcome
+from loadtest.analyse.gating import RUN, with_gate
 from loadtest.analyse.judge import judge_data
+from loadtest.analyse.table import derive
 from loadtest.drive.options import Options
 from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
 from loadtest.drive.virtual import run_virtual
-from loadtest.experiment import as_document, override
+from loadtest.experiment import override
 from loadtest.settings import Experiment
 from loadtest.simulate.worlds import world
 from loadtest.workload.templates import TemplateSource
@@ -186,16 +189,17 @@ def one(
     name, seed, rules, bounds = arguments
     pair = world(name)
     run = run_virtual(demo(name, seed, rules), {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
-    data = (run.cells, run.scrapes, run.requests())
-    gate = judge_data(run.header, *data).gate
-    assert gate is not None
+    requests = run.requests()
+    judgement = judge_data(run.header, run.cells, run.scrapes, requests)
+    assert judgement.gate is not None
+    valid = {cell.cell for cell in judgement.cells if cell.valid}
+    data = (derive(requests, run.cells), [c for c in run.cells if c.cell in valid], scrapes_by_cell(run.scrapes))
     ends = []
-    for bound in bounds:
-        header = run.header | {"experiment": as_document(demo(name, seed, (bound,)))}
-        capacities = judge_data(header, *data).gate
-        assert capacities is not None
-        ends.append({c.arm: (c.at.low, c.at.high) for c in capacities.capacities})
-    return [r.outcome.value for r in gate.objectives], ends
+    for bound in bounds:  # the gate alone is asked again: all else of the judgement is the same
+        gate = with_gate(judgement, run.header, demo(name, seed, (bound,)), *data, RUN).gate
+        assert gate is not None
+        ends.append({c.arm: (c.at.low, c.at.high) for c in gate.capacities})
+    return [r.outcome.value for r in judgement.gate.objectives], ends
 
 
 def inside(ends: tuple[float | None, float | None], at: float) -> bool:
