@@ -171,8 +171,8 @@ def pair_requests(frame: pd.DataFrame, cells: Sequence[int], baseline: str, cand
     by_level = joined["level"]
     differ = (joined["body_b"] >= 0) & (joined["body_c"] >= 0) & (joined["body_b"] != joined["body_c"])
     return Pairs(
-        median=_by_level(ratio.groupby(by_level).median()),
-        slower=_by_level((ratio < 1 / SLOWER).groupby(by_level).mean()),
+        median=_by_level(ratio.groupby(by_level, observed=True).median()),
+        slower=_by_level((ratio < 1 / SLOWER).groupby(by_level, observed=True).mean()),
         bodies_differ=int(differ.sum()),
         count=len(joined),
     )

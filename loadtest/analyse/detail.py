@@ -41,7 +41,7 @@ def spreads(frame: pd.DataFrame, cells: Sequence[int], baseline: str, candidate:
     joined = base.drop_duplicates(PAIR).merge(cand.drop_duplicates(PAIR), on=PAIR, suffixes=("_b", "_c"))
     joined["ratio"] = joined["e2e_s_b"] / joined["e2e_s_c"]
     found = []
-    for level, ratios in joined.groupby("level")["ratio"]:
+    for level, ratios in joined.groupby("level", observed=True)["ratio"]:
         present = ratios[ratios.notna()]
         if len(present):
             figures = {name: float(present.quantile(q)) for name, q in QUANTILES.items()}

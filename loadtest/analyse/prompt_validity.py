@@ -27,7 +27,7 @@ def asked_in_other_cells(facts: RunFacts) -> Mark | Unknown | None:
         return Unknown(missing="hashes of the prompts")
     frame = facts.requests.frame
     sent = frame.loc[frame["body"] >= 0, ["arm", "cell", "body", "in_window"]]
-    first = sent.groupby(["arm", "body"])["cell"].transform("min")
+    first = sent.groupby(["arm", "body"], observed=True)["cell"].transform("min")
     again, count = int((sent["in_window"] & (sent["cell"] > first)).sum()), int(sent["in_window"].sum())
     if not count:
         return Unknown(missing="requests due in a window")
