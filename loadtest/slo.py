@@ -231,7 +231,8 @@ def load_of(word: object, *, up_to: bool) -> Load:
     if word == TRAFFIC and not up_to:
         return Load(unit=TRAFFIC)
     if isinstance(word, str) and not re.match(r"\s*\d", word):
-        raise ValueError(f"a load such as {example}" + ("" if up_to else ', or "traffic"'))
+        others = "" if up_to else ', or "traffic"; every load up to one is `up_to`'
+        raise ValueError(f"a load such as {example}{others}")
     value = quantity(word, dict.fromkeys(_LOADS, 1.0), example)
     if value <= 0:
         raise ValueError(f"a load above 0, such as {example}")

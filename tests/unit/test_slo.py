@@ -86,6 +86,7 @@ def test_an_objective_in_words(table: dict[str, Any], sentence: str, limit: floa
         ('metric = "e2e"\nstatistic = "mean"\nbetter_by = "5 %"\narm = "baseline"\n', ["line 7", "compares both arms"]),
         ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\narm = "both"\n', ["line 7", '"candidate", "baseline"']),
         ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\nat = "32"\n', ["line 7", "users, user, in flight"]),
+        ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\nat = "up to 32 users"\n', ["line 7", "one is `up_to`"]),
         ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\nat = 32\n', ["line 7", "32 has none"]),
         ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\nat = "0 users"\n', ["line 7", "above 0"]),
         ('metric = "e2e"\nstatistic = "mean"\nmax = "5 s"\nup_to = "traffic"\n', ["line 7", "a load such as"]),
