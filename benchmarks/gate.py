@@ -31,7 +31,7 @@ from loadtest.analyse.table import derive
 from loadtest.drive.options import Options
 from loadtest.drive.prepare import prepare
 from loadtest.drive.shapes import ShapePool
-from loadtest.drive.virtual import run_virtual
+from loadtest.drive.virtual import VirtualRun, run_virtual
 from loadtest.experiment import override
 from loadtest.settings import Experiment
 from loadtest.simulate.worlds import world
@@ -89,20 +89,28 @@ CASES = (
     Case(name="benefit over the traffic", key="better_by", write=lambda v: _share(v - 1), start="1 %",
          table={"metric": "e2e", "statistic": "mean", "at": "traffic"}),
 )  # fmt: skip
+STARTS = {"starts": 4}  # worlds in which a block is a start of the servers of its own, and how many there are
 CAPACITY = {"metric": "tpot", "statistic": "p90"}
 CAPACITY_AT = (36.0,)  # users: the capacity's limits are the true figures there
 
 
 def demo(name: str, seed: int, rules: Sequence[dict[str, Any]], **plan: object) -> Experiment:
+    """Return the demo's experiment in a world, with a seed, objectives and settings of the plan."""
     experiment = prepare(Options(scenario=SCENARIO, world=name), {}).experiment
+    plan = {"blocks": STARTS[name]} | plan if name in STARTS else plan
     experiment = override(override(experiment, "plan", seed=seed), "plan", **plan)
     experiment = override(experiment, "traffic", unit="users", **HOURS)
     return override(experiment, "slo", rules=tuple(rules))
 
 
-def judged(name: str, experiment: Experiment) -> Gate:
+def measured(name: str, experiment: Experiment) -> VirtualRun:
     pair = world(name)
-    run = run_virtual(experiment, {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
+    arms = {"baseline": pair.baseline, "speculative": pair.speculative}
+    return run_virtual(experiment, arms, POOL, restarts=name in STARTS)
+
+
+def judged(name: str, experiment: Experiment) -> Gate:
+    run = measured(name, experiment)
     gate = judge_data(run.header, run.cells, run.scrapes, run.requests()).gate
     assert gate is not None
     return gate
@@ -187,8 +195,7 @@ def one(
 ) -> tuple[list[str], list[Ends]]:
     """Return the outcomes of the objectives, and each arm's capacity under other ones, of the same run."""
     name, seed, rules, bounds = arguments
-    pair = world(name)
-    run = run_virtual(demo(name, seed, rules), {"baseline": pair.baseline, "speculative": pair.speculative}, POOL)
+    run = measured(name, demo(name, seed, rules))
     requests = run.requests()
     judgement = judge_data(run.header, run.cells, run.scrapes, requests)
     assert judgement.gate is not None
