@@ -132,7 +132,7 @@ def _ttft_sentence(statistic: str, ratio: Estimate, finding: Finding) -> str:
         return f"the {statistic} of the time to first token is never reached: too many requests fail"
     change = 100 * (ratio.value - 1)
     if abs(change) < 0.5:
-        return f"first tokens are as early ({statistic})"
+        return f"first tokens differ by less than 1 % ({statistic})"
     return f"first tokens are {abs(change):.0f} % {'later' if change >= 0 else 'earlier'} ({statistic})"
 
 

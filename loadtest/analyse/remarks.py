@@ -84,13 +84,16 @@ def _later(curve: Curve, tested: int) -> str:
         at = [float(x) for x in curve.levels[late]]
         return f"First tokens are on average {_spread(curve.mean[late])} later at {wording.listed(at)}."
     every = "at every tested load" if len(late) == tested else f"at {wording.listed([float(x) for x in curve.levels])}"
-    where = every if first == 0 else f"from {wording.with_unit(float(curve.levels[first]))} on"
+    start = wording.with_unit(float(curve.levels[first]))
+    where = every if first == 0 else f"from {start} on" if first < len(late) - 1 else f"at {start}"
     return f"First tokens are on average {_spread(curve.mean[first:])} later {where}."
 
 
 def _spread(mean: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     later = 100 * (np.exp(-mean) - 1)
     low, high = float(later.min()), float(later.max())
+    if high < 0.5:
+        return "less than 1 %"
     return f"{low:.0f} %" if f"{low:.0f}" == f"{high:.0f}" else f"{low:.0f} to {high:.0f} %"
 
 

@@ -33,6 +33,8 @@ def test_a_loss_names_the_loads_that_were_measured_in_pairs() -> None:
 def test_later_first_tokens_are_said_of_the_loads_that_have_pairs() -> None:
     e2e = curve(u4=1.3, u16=1.2, u64=1.1)
     for first, where in ((curve(u4=0.7, u16=0.7), "at 4 and 16 users"),
+                         (curve(u4=1.1, u16=0.7, u64=0.7), "from 16 users on"),
+                         (curve(u4=1.1, u16=1.1, u64=0.7), "at 64 users"),  # nothing was tested beyond
                          (curve(u4=0.7, u16=0.7, u64=0.7), "at every tested load")):  # fmt: skip
         assert second_sentence({"e2e": e2e, "ttft": first}, "e2e", TESTED).endswith(f"later {where}.")
 

@@ -281,7 +281,7 @@ def test_a_change_says_nothing_is_left_only_where_nothing_is(value, said):
 def test_small_figures_do_not_turn_into_nothing():
     assert [words.tenths(value) for value in (0.0, 0.0373, 0.94)] == ["0.0", "0.037", "0.9"]
     assert [words.signed_percent(value) for value in (-0.04, 0.0, -1.26)] == ["±0 %", "±0 %", "−1.3 %"]
-    assert _ttft_sentence("p95", Estimate(value=0.998), Finding.HOLDS) == "first tokens are as early (p95)"
+    assert _ttft_sentence("p95", Estimate(value=0.998), Finding.HOLDS) == "first tokens differ by less than 1 % (p95)"
 
 
 def bounded(arm, depth):
