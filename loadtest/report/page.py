@@ -74,7 +74,7 @@ def _several(view: View, kept: Sequence[KeptText]) -> str:
         "charts": _by_part(charts), "teasers": folds.teasers(view, charts), **_answer(view), **_tables(view),
         **_texts(view, kept),
         "tiles": several.tiles(view), "family": rules.family(view), "ranking": several.ranking(view),
-        "relations": view.judgement.ranking.sentence if view.judgement.ranking else "", SECTIONS: sections,
+        "relations": several.relations(view), SECTIONS: sections,
     }  # fmt: skip
     own = [chart for section in sections for found in section["charts"].values() for chart in found]
     return document("several.html.j2", context, [*charts, *own], "several.css")

@@ -94,6 +94,13 @@ def _what(tile: Tile) -> str:
     return f"{tile.label.lower()}{'; ' if tile.detail else ''}"
 
 
+def relations(view: View) -> str:
+    """Say which candidates are told apart; nothing of a run that judged nothing."""
+    found = view.judgement.ranking
+    judged = view.judgement.decision.answer not in (Answer.INVALID, Answer.MEASURED)
+    return found.sentence if found and judged else ""
+
+
 def ranking(view: View) -> Table:
     """Return every two candidates against each other at every load."""
     found = view.judgement.ranking

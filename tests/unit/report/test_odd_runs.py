@@ -20,9 +20,10 @@ from loadtest.analyse.gate_results import GateOutcome, SloAt, SloResult
 from loadtest.analyse.guards import _ttft_sentence
 from loadtest.analyse.judge import judge_data
 from loadtest.analyse.law import _compared
+from loadtest.analyse.ranking_results import Ranking
 from loadtest.analyse.results import Answer, Finding
 from loadtest.report import gate as gate_report
-from loadtest.report import header, limits, next_steps, runs, sure, tables_detail, terminal, why_words, words
+from loadtest.report import header, limits, next_steps, runs, several, sure, tables_detail, terminal, why_words, words
 from loadtest.report.charts import CHARTS
 from loadtest.report.charts_classes import by_class
 from loadtest.report.charts_runs import CHARTS as CHARTS_OF_RUNS
@@ -249,6 +250,16 @@ def test_a_run_looks_the_same_in_every_chart():
         own = [trace for trace in draw(found).figure.data if trace.name == "b"]
         colours.append({trace.line.color for trace in own} | {trace.marker.symbol for trace in own})
     assert colours[0] == colours[1]
+
+
+def test_candidates_of_a_run_that_judged_nothing_are_not_told_apart():
+    full = example.full()
+    ranked = dataclasses.replace(full, ranking=Ranking(
+        metric="e2e", confidence=0.95, of_candidate=0.975, of_pair=0.99, sentence="a is proven better."))  # fmt: skip
+    asked = [Answer.PAYS_UP_TO, Answer.MEASURED, Answer.INVALID]
+    views = [View(run={}, judgement=dataclasses.replace(ranked, decision=dataclasses.replace(
+        full.decision, answer=answer))) for answer in asked]  # fmt: skip
+    assert [several.relations(view) for view in views] == ["a is proven better.", "", ""]
 
 
 def test_an_invalid_run_is_drawn_in_no_chart_of_several_and_named_beside_it():
