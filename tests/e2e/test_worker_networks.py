@@ -141,6 +141,26 @@ def test_workers_that_outlive_their_master_join_the_run_when_it_is_resumed(loadt
     assert len({(r["cell"], r["session"], r["turn"]) for r in rows}) == len(rows)
 
 
+def test_a_cell_in_which_the_master_stood_still_is_measured_again(loadtest: Starter, tmp_path: Path) -> None:
+    place, spool = f"127.0.0.1:{free_port()}", tmp_path / "spool"
+    command = loadtest("run", CHAT, "--out", loadtest.out, *QUICK, "--levels", "4", "--blocks", "2", "--bind", place,
+                       "--expect-workers", "2")  # fmt: skip
+    workers = [loadtest("worker", "--master", place, "--name", name, "--spool", spool) for name in ("one", "two")]
+    folder = command.until_requests(1, 120)
+    [pid] = processes_that_mention("loadtest.drive.driver", str(loadtest.out))
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(13.0)
+    os.kill(pid, signal.SIGCONT)
+    assert command.wait(120) in (0, 5), command.text
+    for worker in workers:
+        assert worker.wait(30) == 0, worker.text
+        assert "Waiting up to 300 s (--wait)" in worker.text
+    cells = lines_of(folder / "cells.jsonl")
+    assert [cell["state"] for cell in cells] == ["complete", "interrupted", "complete", "complete"]
+    assert cells[1]["workers_lost"] == ["one", "two"]
+    assert re.search(r"one, two were lost: the master itself stood still for 1\d s", cells[1]["reason"])
+
+
 def test_a_worker_whose_master_does_not_come_back_says_what_it_kept_and_what_to_do(
     loadtest: Starter, tmp_path: Path
 ) -> None:

@@ -94,8 +94,9 @@ def _conclude(code: int, said: str, settings: dict[str, Any], say: Say) -> None:
     if code < 0 or code == ExitCode.INTERRUPTED:
         how = f"it was killed by {killed_by(code)}" if code < 0 else "it was stopped"
         with tempfile.TemporaryDirectory() as folder:
-            _run(settings | {"only_left": True, "why_left": how}, Path(folder) / "worker.log", say)
+            kept = _run(settings | {"only_left": True, "why_left": how}, Path(folder) / "worker.log", say)
         if code < 0:
             raise RunError(f"The worker is gone: {how}.")
-        raise Interrupted("Stopped; the cell under way is invalid, what was measured is with the master.")
+        whole = "what was measured is with the master" if kept == ExitCode.PASS else "the master has not taken all"
+        raise Interrupted(f"Stopped; the cell under way is invalid, {whole}.")
     raise (UsageError if code == ExitCode.USAGE else RunError)(said or f"The worker ended with code {code}.")

@@ -16,6 +16,7 @@ from loadtest.drive.texts import KEPT
 from loadtest.drive.workers.dealing import Share
 from loadtest.drive.workers.master import Master
 from loadtest.drive.workers.merged import merged, worst_agreement
+from loadtest.drive.workers.peers import LOST_S
 from loadtest.drive.workers.phases import Count, JoinedPhases
 from loadtest.drive.workers.words import Begin
 from loadtest.errors import RunError, UsageError
@@ -67,6 +68,7 @@ class JoinedUsers:
         self._context: JoinedContext | None = None
         self._failed: Failed = _ignore
         self._lost: dict[str, str] = {}
+        self._looked_s = time.monotonic()  # after them
         JoinedUsers.attempts += 1
         self._attempt = JoinedUsers.attempts
 
@@ -113,8 +115,11 @@ class JoinedUsers:
 
     def _note_lost(self) -> None:
         now_s = time.monotonic()
+        stood_s, self._looked_s = now_s - self._looked_s, now_s
         for peer in self._peers:
             why = peer.lost(now_s)
+            if why and not peer.gone and stood_s > LOST_S:
+                why = f"the master itself stood still for {stood_s:.0f} s"
             if why and peer.name not in self._lost and not peer.ended(self._attempt):
                 self._lost[peer.name] = why
 

@@ -74,8 +74,15 @@ class _Patience:
         return time.monotonic() > self._until_s
 
 
-def deliver_left(host: str, port: int, spool: Path, why: str) -> str:
-    """Send what workers of this spool had not sent before they died; return a sentence on it, "" where nothing is left.
+class Left(NamedTuple):
+    """What became of all that was left."""
+
+    sentence: str  # "" where nothing was left
+    kept: int  # requests that were not delivered
+
+
+def deliver_left(host: str, port: int, spool: Path, why: str) -> Left:
+    """Send what workers of this spool had not sent before they died.
 
     All of it is given up once the master has taken nothing for `DELIVER_S`.
     """
@@ -90,7 +97,7 @@ def deliver_left(host: str, port: int, spool: Path, why: str) -> str:
         for one in found:
             if not one.lacking:
                 shutil.rmtree(one.folder, ignore_errors=True)
-    return _sentence(spool, [one for one in found if one.rows])
+    return Left(_sentence(spool, [one for one in found if one.rows]), sum(one.lacking for one in found))
 
 
 def _deliver(host: str, port: int, folder: Path, why: str, patience: _Patience) -> _Delivered:
@@ -138,9 +145,10 @@ def _sentence(spool: Path, found: Sequence[_Delivered]) -> str:
             where = kept[0].folder if len(kept) == 1 else spool
             said.append(
                 f"What {_workers(kept)} measured for another master ({rows}) stays in {where}: where that run is"
-                " resumed, it measures anew what its master lacked."
-                if stranger else f"{rows} of {_workers(kept)} that ended were not delivered; they are in {where}."
-            )  # fmt: skip
+                " resumed, it measures anew what its master lacked, and this can be removed."
+                if stranger
+                else f"No master said that it has {rows} of {_workers(kept)} that ended; they are in {where}."
+            )
     return " ".join(said)
 
 

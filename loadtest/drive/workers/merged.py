@@ -72,7 +72,7 @@ def _obituary(lost: Mapping[str, str]) -> str:
     for name, why in sorted(lost.items()):
         names.setdefault(why, []).append(name)
     return "; ".join(
-        f"{who[0]} was lost: {why}" if len(who) == 1 else f"{', '.join(who)} were lost, of each: {why}"
+        f"{who[0]} was lost: {why}" if len(who) == 1 else f"{', '.join(who)} were lost: {why}"
         for why, who in names.items()
     )
 

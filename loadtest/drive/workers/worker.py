@@ -258,8 +258,7 @@ def main(arguments: list[str]) -> int:
     ask_for_priority()
     keep_pandas_out()
     if settings.get("only_left"):
-        _deliver_left(settings, say)
-        return ExitCode.PASS
+        return ExitCode.INVALID if _deliver_left(settings, say) else ExitCode.PASS
     try:
         worker = Worker(settings, say)
     except LoadtestError as error:
@@ -267,10 +266,12 @@ def main(arguments: list[str]) -> int:
     return _work(worker, say, local=local)
 
 
-def _deliver_left(settings: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    sentence = deliver_left(settings["host"], settings["port"], Path(settings["spool"]), settings["why_left"])
-    if sentence:
-        say(sentence)
+def _deliver_left(settings: Mapping[str, Any], say: Callable[[str], None]) -> int:
+    """Deliver what earlier workers left, say so, and return how many requests stay."""
+    left = deliver_left(settings["host"], settings["port"], Path(settings["spool"]), settings["why_left"])
+    if left.sentence:
+        say(left.sentence)
+    return left.kept
 
 
 def _work(worker: Worker, say: Callable[[str], None], *, local: bool) -> int:

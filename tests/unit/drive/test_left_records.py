@@ -64,21 +64,22 @@ before = open_files()
 left.DELIVER_S = 20.0
 with claimed(spool / "busy"):
     began_s = time.monotonic()
-    said = deliver_left("127.0.0.1", first.port, spool, "it died")
+    said, stays = deliver_left("127.0.0.1", first.port, spool, "it died")
 assert time.monotonic() - began_s < 5, time.monotonic() - began_s  # what is refused is not waited for
 assert sorted(kept) == [*range(150, 200), 1000, 1001, 1002], kept
 assert said == (
     "Delivered what 2 workers that ended had not sent (of 203 requests the master has each). What 2 workers measured"
     f" for another master (11 requests) stays in {spool}: where that run is resumed, it measures anew what its master"
-    " lacked."
+    " lacked, and this can be removed."
 ), said
+assert stays == 11, stays
 assert sorted(path.name for path in spool.iterdir()) == ["busy", "other", "others"]
 assert [first.peers[node].gone for node in ("some", "none")] == ["it died"] * 2
 until_s = time.monotonic() + 10
 while open_files() > before and time.monotonic() < until_s:
     gevent.sleep(0.05)
 assert open_files() <= before, [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")][before:]
-assert deliver_left("127.0.0.1", first.port, where / "nothing", "it died") == ""
+assert deliver_left("127.0.0.1", first.port, where / "nothing", "it died") == ("", 0)
 """
 
 SILENT = """
@@ -86,10 +87,10 @@ SILENT = """
 silent, left.DELIVER_S, began_s = where / "silent", 0.3, time.monotonic()
 for number in range(20):
     left_behind(silent, f"node{number}", [number] * 2)
-said = deliver_left("127.0.0.1", 9, silent, "it died")
+said, stays = deliver_left("127.0.0.1", 9, silent, "it died")
 assert time.monotonic() - began_s < 8, time.monotonic() - began_s
-assert said == f"40 requests of 20 workers that ended were not delivered; they are in {silent}.", said
-assert len(list(silent.iterdir())) == 20
+assert said == f"No master said that it has 40 requests of 20 workers that ended; they are in {silent}.", said
+assert len(list(silent.iterdir())) == 20 and stays == 40
 
 # A worker whose master ended finds out that another is in its place, and does not take it for its own.
 heard, first = [], master("first")

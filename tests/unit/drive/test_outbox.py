@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from loadtest.drive.workers.outbox import AT_ONCE, LONGEST_S, Outbox
 from loadtest.drive.workers.spool import Spool, rows_in
 from loadtest.record import Request
 
+ROOT = Path(__file__).parents[3]
 TICK_S = 0.1  # between two reports of a worker
 
 
@@ -119,3 +123,63 @@ def test_a_backlog_is_kept_in_the_file_and_not_in_memory(tmp_path: Path) -> None
         spool.has(len(sessions))
     assert sessions == list(range(-1, 600))
     spool.close()
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import gevent
+import locust
+from loadtest.drive.job import Job
+from loadtest.drive.workers.contact import Contact
+from loadtest.drive.workers.left import report
+from loadtest.drive.workers.master import Master
+from loadtest.drive.workers.messages import REPORT, Hub
+from loadtest.drive.workers.spool import Spool
+from loadtest.record import Request
+from loadtest.settings import Experiment
+
+where, kept, came = Path(sys.argv[1]), [], []
+(where / "x.py").write_text("pass")
+
+class Deaf(Master):
+    deaf = True
+
+    def _rows(self, peer, part):
+        came.append((time.monotonic(), part["first"]))
+        if not self.deaf:
+            super()._rows(peer, part)
+
+job = Job(folder=where, scenario=where / "x.py", experiment=Experiment(), arms=(), cells=(), prompts=None,
+          salted={}, simulated={}, run_id="r", origin_ns=0, calibration=None)
+master = Deaf(job, Hub("127.0.0.1", 0), lambda request: kept.append(request.session))
+spool = Spool(where / "spool")
+contact = Contact("127.0.0.1", master.port, "node", lambda state: spool.has(int(state["rows"])))
+contact.join("w", 10.0)
+for session in range(500):
+    spool.add(Request(cell=0, session=session))
+    if session % 100 == 99:
+        spool.flush()
+
+def go_on(length_s):
+    until_s = time.monotonic() + length_s
+    while time.monotonic() < until_s and not spool.all_heard:
+        contact.send(REPORT, report(parts=spool.to_send(), rows=spool.rows))
+        gevent.sleep(0.1)
+
+go_on(9.0)
+sendings = sum(first == 0 for _, first in came)
+assert 3 <= sendings <= 5, came  # at 0, 1, 3 and 7 s, more or less
+assert kept == []
+master.deaf = False
+go_on(15.0)
+assert kept == list(range(500)), len(kept)
+spool.close()
+"""
+
+
+@pytest.mark.nightly
+def test_over_a_real_line_that_carries_no_rows_it_is_sent_less_and_less_often_and_arrives_once(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
