@@ -202,7 +202,7 @@ class Progress:
 
     @property
     def _arm(self) -> str:
-        return words.plain(self._cell.get("arm", ""), 40)
+        return words.plain(self._cell.get("arm", ""), 64)
 
     @property
     def _total(self) -> int:
@@ -237,7 +237,7 @@ class Progress:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", no_wrap=True)
         for arm in (arms := sorted(self._readings, key=lambda name: name != "baseline")):
-            table.add_column(Text(arm), justify="right", no_wrap=True)
+            table.add_column(Text(words.plain(arm, 14)), justify="right", no_wrap=True)
         for row in zip(ROWS, *(self._readings[arm].column for arm in arms), strict=True):
             table.add_row(*map(Text, row))
         return table

@@ -14,6 +14,8 @@ from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Judgement
 
 MISSING = "–"
+NAME_LIMIT = 100  # characters up to which a limit is the room for a name
+SECRETS = 4096  # characters beyond a limit in which user names are looked for
 TEXT_LIMIT = 2000  # characters of one value that are shown; servers may answer with megabytes
 
 # Controls (C0, C1, DEL), bidirectional marks and overrides, line separators, and lone surrogates: each can forge what
@@ -27,14 +29,22 @@ Format = Callable[[float], str]
 
 
 def plain(text: object, limit: int = TEXT_LIMIT) -> str:
-    """Return text without characters that act on the display, cut at `limit` characters, URLs without user names."""
+    """Return text without characters that act on the display, cut at `limit` characters, URLs without user names.
+
+    A text is cut at its end, and how much is missing is said; a name in its middle, as names often differ in their
+    ends alone, and within its limit, which is the room that there is for it.
+    """
     shown = str(text)
-    cut = len(shown) - limit
-    if cut > 0:
-        shown = shown[:limit]
+    left = max(0, len(shown) - limit - SECRETS)
+    shown = _USER_INFO.sub(r"\1", shown[: limit + SECRETS])  # before it is cut, or a part of a password would remain
     shown = _FORGING.sub(lambda found: " " if found[0] in "\t\n\r\u2028\u2029" else "\ufffd", shown)
-    shown = _USER_INFO.sub(r"\1", shown)
-    return shown if cut <= 0 else f"{shown} … ({cut:,} more characters)"
+    cut = len(shown) + left - limit
+    if cut <= 0:
+        return shown
+    if limit <= NAME_LIMIT:
+        end = (limit - 1) // 3
+        return f"{shown[: limit - 1 - end]}…{shown[len(shown) - end :]}"
+    return f"{shown[:limit]} … ({cut:,} more characters)"
 
 
 def known(value: float | None) -> bool:

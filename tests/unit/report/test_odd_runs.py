@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import math
+import re
 from functools import cache
 from xml.etree import ElementTree as ET
 
@@ -30,6 +31,7 @@ from loadtest.report.charts_runs import CHARTS as CHARTS_OF_RUNS
 from loadtest.report.charts_runs import limit_chart, speedup_chart, throughput_chart
 from loadtest.report.junit import junit
 from loadtest.report.page import page
+from loadtest.report.progress import Progress
 from loadtest.report.view import View
 
 TOP = 64.0
@@ -216,6 +218,32 @@ def test_an_interval_of_many_digits_is_not_cut_on_a_terminal():
     assert shown.count("1.00× [0.9996, 1.0004]") >= 7
     table = shown.partition("users  arm")[2] or shown.partition("users arm")[2]
     assert "…" not in table.partition("\n\n")[0]
+
+
+def test_a_long_name_is_cut_in_its_middle_and_to_the_room_that_it_has():
+    names = ("qwen3-eagle3-k3", "qwen3-eagle3-k5")
+    assert [words.plain(name, 14) for name in names] == ["qwen3-eag…3-k3", "qwen3-eag…3-k5"]
+    assert [len(words.plain("n" * length, 14)) for length in (13, 14, 15, 9000)] == [13, 14, 14, 14]
+    for limit in (14, 40, 300):
+        assert "ecret" not in words.plain(f"http://user:{'secret' * 60}@host/{'path' * 90}", limit)
+
+
+def test_two_arms_of_long_names_fit_a_terminal():
+    names = ("production-baseline-2026", "qwen3-eagle3-k5-candidate-of-november")
+    full = example.full()
+    rows = tuple(dataclasses.replace(one, arm=names[one.arm != "baseline"]) for one in full.arm_levels)
+    shown = printed(View(run=example.run(), judgement=dataclasses.replace(full, arms=names, arm_levels=rows)))
+    table = re.split(r"\nusers +arm ", shown)[1].partition("\n\n")[0]
+    assert "qwen3-eag…mber" in table
+    assert "more characters" not in table
+    assert max(len(line) for line in table.splitlines()) <= 80
+    live = Progress(Console(file=io.StringIO(), width=80))
+    for arm in names:
+        live.handle({"event": "cell_start", "arm": arm, "level": 64, "total": 9})
+        live.handle({"event": "tick", "phase": "window", "tokens_per_s": 1e5, "ttft_p50_s": 1.2, "in_flight": 64})
+    out = io.StringIO()
+    Console(file=out, width=80).print(live.view())
+    assert all(row in out.getvalue() for row in ("tokens/s", "TTFT p50", "in flight", "qwen3-eag…mber"))
 
 
 def ended(answer, *, low=None, value=None):
