@@ -37,7 +37,7 @@ def throughput(run: Mapping[str, Any], judgement: Judgement) -> Chart | None:
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero", tickformat=",")
     for arm, points in curves.items():
-        series(figure, arm_style(judgement.arms, arm), points, words.count)
+        series(figure, arm_style(judgement.arms, arm), broken(view, points), words.count)
     return Chart(
         key="throughput", part="load", figure=figure,
         alt=f"Line chart of output tokens per second over load for {listed(list(curves))}. {title}.",
@@ -100,9 +100,9 @@ def tails(view: View, name: str, part: str, note: str) -> Chart | None:
     factor = time_axis(figure, shown, metric.short)
     arms = view.judgement.arms
     for arm, points in deep.items():
-        series(figure, arm_style(arms, arm, f", {depth}"), points, words.time, factor)
+        series(figure, arm_style(arms, arm, f", {depth}"), broken(view, points), words.time, factor)
     for arm, points in middle.items():
-        series(figure, arm_style(arms, arm, ", p50", dash="dot"), points, words.time, factor)
+        series(figure, arm_style(arms, arm, ", p50", dash="dot"), broken(view, points), words.time, factor)
     both = {f"{arm}, {d}": points for d, curves in ((depth, deep), ("p50", middle)) for arm, points in curves.items()}
     return Chart(
         key=name.replace("_", "-"), part=part, figure=figure,
@@ -130,6 +130,12 @@ def _unbounded(view: View, name: str, depth: str) -> str:
             for lacking, why in ((few, "too few requests to bound it"), (failed, "so many requests failed"))
             if lacking]  # fmt: skip
     return "".join(f" No {depth} of {one}" for one in said)
+
+
+def broken(view: View, points: Points) -> Points:
+    """Return a curve with its missing loads, where the line is to break: it was not measured there, or not served."""
+    known = dict(points)
+    return [(level, known.get(level, Estimate())) for level in view.levels]
 
 
 def of_arms(view: View, curves: Mapping[str, Points]) -> dict[str, Points]:

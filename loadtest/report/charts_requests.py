@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from loadtest import loads
 from loadtest.analyse.results import Judgement
 from loadtest.report import words
-from loadtest.report.charts_latency import curves_of, of_arms, pair_title, rows_of, tails
+from loadtest.report.charts_latency import broken, curves_of, of_arms, pair_title, rows_of, tails
 from loadtest.report.figures import (
     VERMILLION,
     Chart,
@@ -83,7 +83,7 @@ def tokens_per_chunk(run: Mapping[str, Any], judgement: Judgement) -> Chart | No
     load_axis(figure, view.levels)
     figure.update_yaxes(rangemode="tozero")
     for arm, points in found.items():
-        series(figure, arm_style(judgement.arms, arm), points, words.count)
+        series(figure, arm_style(judgement.arms, arm), broken(view, points), words.count)
     return Chart(
         key="tokens-per-chunk", part="tokens", figure=figure,
         alt=f"Line chart of tokens per chunk over load for {listed(list(found))}. {title}.",

@@ -176,9 +176,11 @@ def series(
     figure: go.Figure, style: Style, points: Sequence[tuple[float, Estimate]], form: words.Format, factor: float = 1.0
 ) -> None:
     """Draw values over load with their intervals as error bars; values that do not exist leave a gap."""
-    shown = [(x, item) for x, item in points if item.value is not None and math.isfinite(item.value)]
-    if not shown:
+    known = [place for place, (_, item) in enumerate(points) if item.value is not None and math.isfinite(item.value)]
+    if not known:
         return
+    shown = [(x, item if known[0] + place in known else Estimate())
+             for place, (x, item) in enumerate(points[known[0] : known[-1] + 1])]  # fmt: skip
     figure.add_scatter(
         x=[x * (1 + DODGE * style.shift) for x, _ in shown],
         y=[_scaled(item.value, factor) for _, item in shown],

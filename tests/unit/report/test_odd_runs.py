@@ -81,6 +81,20 @@ def test_an_arm_without_a_single_point_is_named_beside_the_chart():
         assert "No speculative at 1, 2, 4, 8, 16, 32 and 64 users: not measured" in note, key
 
 
+def test_a_line_breaks_where_a_load_has_no_value():
+    full = example.full()
+    gone = (("baseline", 8.0), ("speculative", 64.0))
+    rest = tuple(one for one in full.arm_levels if (one.arm, one.level) not in gone)
+    lost = dataclasses.replace(full, arm_levels=rest)
+    for key in ("throughput", "ttft", "tokens-per-chunk"):
+        lines = {trace.name: trace for trace in chart(key, example.run(), lost).figure.data if trace.name}
+        own = next(trace for name, trace in lines.items() if name.startswith("baseline"))
+        assert [y is None for y in own.y] == [False] * 3 + [True] + [False] * 3, key
+        other = next(trace for name, trace in lines.items() if name.startswith("speculative"))
+        assert len(other.y) == 6
+        assert None not in other.y, key
+
+
 def test_bounds_that_failures_make_infinite_are_written_as_such():
     assert words.interval(Estimate(value=math.inf, low=math.inf, high=math.inf), words.ratio) == "∞ [∞, ∞]"
     assert wording.apart(1.0004) == "1.0004"
