@@ -16,6 +16,7 @@ from gevent.hub import get_hub
 
 GATHER_S = 0.0002  # from the end of one batch of reads to the next, where FEW or more streams are under way
 FEW = 64  # below them a wake is rare, and a read at once is worth more
+MANY = 2  # sockets of a usual batch, above which the pause comes before the hub waits
 MOST = 1024  # sockets read at one wake
 _READABLE = 1
 _sleep: Any = monkey.get_original("time", "sleep")
@@ -44,6 +45,8 @@ class Gatherer:
         self._registered: set[int] = set()
         self._callbacks: dict[int, Callable[[], object]] = {}
         self._ended_s = 0.0  # of the last batch
+        self._usual = 0.0  # sockets of a batch, a running mean
+        self._loop = cast(Any, get_hub().loop)
         self._watcher = cast(Any, get_hub().loop.io(self._poll.fileno(), _READABLE))
         self._watcher.start(self._read)
         self._watcher.ref = False  # while nobody reads: a hub with nothing else to do may end
@@ -71,17 +74,25 @@ class Gatherer:
 
     def _read(self) -> None:
         callbacks = self._callbacks
-        if len(callbacks) >= FEW:
-            early_s = self._ended_s + self._gather_s - time.perf_counter()
-            if early_s > 0:
-                _sleep(early_s)
-        for descriptor, _ in self._poll.poll(0, MOST):
+        self._pause()
+        ready = self._poll.poll(0, MOST)
+        for descriptor, _ in ready:
             callback = callbacks.get(descriptor)
             if callback is not None:
                 callback()
             elif descriptor in self._registered:  # closed, or said something, between two requests: seen at the next
                 self.forget(descriptor)
         self._ended_s = time.perf_counter()
+        self._usual += (len(ready) - self._usual) / 8
+        if self._usual > MANY:  # pausing here spares the hub a wake for the first socket of the next batch
+            self._loop.run_callback(self._pause)
+
+    def _pause(self) -> None:
+        """Let more bytes arrive, until the last batch ended long enough ago."""
+        if len(self._callbacks) >= FEW:
+            early_s = self._ended_s + self._gather_s - time.perf_counter()
+            if early_s > 0:
+                _sleep(early_s)
 
 
 class GatheredReader:

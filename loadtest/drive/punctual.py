@@ -1,7 +1,8 @@
 """Waiting until an instant, punctual to some ten microseconds.
 
 The hub's own timers go by the whole milliseconds of epoll_wait, and so fire half a millisecond late on average. Linux
-has timers that are read like files (timerfd_create(2)): one of them wakes every greenlet that waits here.
+has timers that are read like files (timerfd_create(2)): one of them wakes every greenlet that waits here. A core that
+has slept takes a while to wake: after a longer wait the timer rings early, and the rest is waited for awake.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from weakref import WeakKeyDictionary
 import gevent
 from gevent.hub import Waiter, get_hub
 
+EARLY_S = 0.0002  # that the timer is set ahead of an instant
+IDLE_S = 0.002  # of waiting, before that is worth it
 _MONOTONIC, _ABSOLUTE = 1, 1  # <time.h>, <sys/timerfd.h>
 _READABLE = 1
 _timer_spec = struct.Struct("@llll").pack  # interval and first expiry, each in seconds and nanoseconds
@@ -61,6 +64,8 @@ class Waits:
         waiter.get()
 
     def _set(self, at_s: float) -> None:
+        if at_s - time.perf_counter() > IDLE_S:
+            at_s -= EARLY_S
         seconds, nanoseconds = divmod(max(int(at_s * 1e9), 1), 1_000_000_000)
         self._library.timerfd_settime(self._descriptor, _ABSOLUTE, _timer_spec(0, 0, seconds, nanoseconds), None)
 
@@ -70,10 +75,13 @@ class Waits:
         except BlockingIOError:
             return
         coming, now_s = self._coming, time.perf_counter()
-        while coming and coming[0][0] <= now_s:
-            waiter = heapq.heappop(coming)[2]
+        while coming and coming[0][0] <= now_s + EARLY_S:
+            at_s, _, waiter = heapq.heappop(coming)
+            while now_s < at_s:
+                now_s = time.perf_counter()
             if waiter.greenlet is not None:  # else it was killed meanwhile, or waits no more
                 waiter.switch(None)
+                now_s = time.perf_counter()
         if coming:
             self._set(coming[0][0])
         else:

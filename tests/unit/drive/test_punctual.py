@@ -26,6 +26,18 @@ def test_each_wakes_after_its_instant_and_in_order() -> None:
     assert min(late_s for _, late_s in woken) >= 0
 
 
+@pytest.mark.parametrize(("idle_s", "awake"), [(0.02, True), (1.0, False)])
+def test_the_end_of_a_longer_wait_is_waited_for_awake(
+    monkeypatch: pytest.MonkeyPatch, idle_s: float, awake: bool
+) -> None:
+    monkeypatch.setattr(punctual, "EARLY_S", 0.05)
+    monkeypatch.setattr(punctual, "IDLE_S", idle_s)
+    at_s, began_s = time.perf_counter() + 0.1, time.thread_time()
+    sleep_until(at_s)
+    assert time.perf_counter() >= at_s
+    assert (time.thread_time() - began_s > 0.01) is awake
+
+
 def test_an_earlier_instant_goes_before_one_that_is_waited_for() -> None:
     woken: list[str] = []
     began_s = time.perf_counter()
