@@ -13,6 +13,8 @@ from loadtest.report import rules, vocabulary, words
 from loadtest.report.sure import neighbours
 from loadtest.report.view import DEPTHS, View
 
+TOLD = 0.1  # of difference between running requests and the load, from which both are said
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
@@ -77,9 +79,16 @@ def limit_detail(view: View, limit: BreakEven) -> str:
         parts += [f"between the tested {words.load(around[0])} and {words.load(around[1])}"] if around else []
     proven = _translated(limit)
     for name, value in (("in flight", proven[1]), ("running", proven[2])):
-        if words.known(value) and (name == "running" or words.load(value) != words.load(proven[0])):
+        if words.known(value) and _differs(name, value, proven[0]):
             parts.append(f"≈ {words.load(value)} {name}")
     return ", ".join(parts)
+
+
+def _differs(name: str, value: float | None, proven: float | None) -> bool:
+    """Say whether a load in another unit tells more than the load itself: of users that never pause nearly all run."""
+    if loads.is_rate() or not value or not proven:
+        return True
+    return abs(value / proven - 1) > TOLD if name == "running" else words.load(value) != words.load(proven)
 
 
 def _translated(limit: BreakEven) -> tuple[float | None, float | None, float | None]:

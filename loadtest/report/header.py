@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ class Banner:
     word: str
     text: str
     tone: str
+
+
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
 
 
 def banners(view: View) -> tuple[Banner, ...]:
@@ -88,8 +92,10 @@ def scenario(run: Mapping[str, Any]) -> str:
 
 
 def started(run: Mapping[str, Any]) -> str:
-    """Return the wall-clock time of the start as the header writes it, or the empty string."""
-    return words.plain(next((run[key] for key in ("started", "started_utc", "started_at") if run.get(key)), ""), 60)
+    """Return the wall-clock time of the start to the minute, as the header writes it if that is no time; or ""."""
+    said = words.plain(next((run[key] for key in ("started", "started_utc", "started_at") if run.get(key)), ""), 60)
+    found = _INSTANT.fullmatch(said)
+    return f"{found[1]} {found[2]} UTC" if found else said
 
 
 def arm_tables(view: View) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -39,7 +39,17 @@ def next_steps(view: View) -> tuple[Step, ...]:
     if answer is Answer.INVALID:
         return (Step(text="Mend what makes this run invalid and measure again: none of its figures can decide."),)
     own = _of_measured(view) if answer is Answer.MEASURED else _of_pairs(view) if view.pairs else of_answer(view)
+    if header.simulated(view.run):
+        own = (_of_the_model(step, named=bool(view.pairs)) for step in own)
     return (*of_run(view), *own)[:MOST]
+
+
+def _of_the_model(step: Step, *, named: bool) -> Step:
+    """Return a step with the word that its command measures the simulated servers; `named`: it begins with a name."""
+    if not step.command.startswith("loadtest run "):
+        return step
+    first = step.text[:1] if named else step.text[:1].lower()
+    return replace(step, text=f"With the simulated servers again: {first}{step.text[1:]}")
 
 
 def _of_pairs(view: View) -> Iterator[Step]:

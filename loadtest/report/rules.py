@@ -15,13 +15,16 @@ def rule(view: View) -> str:
     metric = vocabulary.metric(view.decision_metric)
     said = f"A load pays when the whole 95 % interval of the speed-up by {metric.label} is above"
     said += f" {words.ratio(view.threshold)} and no guard is proven broken; a guard without data leaves it open."
-    said += " Of several loads the claims begin at the lowest, or hold for all together."
-    ttft, on_time = _margin(view, "ttft_margin"), _margin(view, "on_time_margin")
+    said += (
+        " Of several loads one may seem to pay by chance: the claims go up load by load from the lowest, or rest on a"
+    )
+    said += " load whose interval holds for all loads together."
+    ttft, on_time = margin(view, "ttft_margin"), margin(view, "on_time_margin")
     if ttft is not None and on_time is not None:
         said += " Guards: the time to first token, at the deepest of p50, p90 and p95 that is bounded, at most"
         said += f" {words.share(ttft)} above the baseline's, the share of tokens on time at most {_points(on_time)}"
         said += " lower, failed requests not more."
-        below = _margin(view, "ttft_ignore_below_s")
+        below = margin(view, "ttft_ignore_below_s")
         if below:
             said += f" A time to first token below {words.time(below)} is never held against the candidate."
     return said + (f" {family(view)}" if view.pairs else "")
@@ -55,26 +58,26 @@ def allowed(view: View, guard: Guard) -> str:
     """Return what a guard allows, the absolute rule included; – where the header does not say."""
     if guard.name == "error_ratio":
         return "no more"
-    margin = _margin(view, f"{guard.name}_margin")
-    if margin is None:
+    most = margin(view, f"{guard.name}_margin")
+    if most is None:
         return words.MISSING
     if guard.name != "ttft":
-        return f"{_points(margin)} lower"
-    below = _margin(view, "ttft_ignore_below_s")
-    return words.ratio(1 + margin) + (f", or within {words.time(below)}" if below else "")
+        return f"{_points(most)} lower"
+    below = margin(view, "ttft_ignore_below_s")
+    return words.ratio(1 + most) + (f", or within {words.time(below)}" if below else "")
 
 
 def excused(view: View, guard: Guard) -> bool:
     """Return whether a guard holds by the absolute rule alone, its ratio not being within the margin."""
-    margin, high = _margin(view, f"{guard.name}_margin"), guard.ratio.high
-    if guard.name != "ttft" or guard.finding is not Finding.HOLDS or margin is None or not absolute_limit(view):
+    most, high = margin(view, f"{guard.name}_margin"), guard.ratio.high
+    if guard.name != "ttft" or guard.finding is not Finding.HOLDS or most is None or not absolute_limit(view):
         return False
-    return high is None or high > 1 + margin
+    return high is None or high > 1 + most
 
 
 def absolute_limit(view: View) -> str:
     """Return the time to first token that is never held against the candidate; empty where there is none."""
-    below = _margin(view, "ttft_ignore_below_s")
+    below = margin(view, "ttft_ignore_below_s")
     return words.time(below) if below else ""
 
 
@@ -88,7 +91,8 @@ def _figure(guard: Guard) -> str:
     return words.interval(guard.ratio, words.ratio if guard.name == "ttft" else words.points)
 
 
-def _margin(view: View, name: str) -> float | None:
+def margin(view: View, name: str) -> float | None:
+    """Return a margin of the decision; None where the header does not say."""
     value = section(view.run, "experiment", "decision").get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -31,7 +31,9 @@ def certainty(view: View) -> str:
         _many(requests, "request"),
         f"{failed:,} failed",
     )
-    return f"{_bound(view)}{', '.join(parts)}.{_fewer_blocks(view)} Intervals are 95 % intervals over blocks."
+    return (
+        f"{_bound(view)}{', '.join(parts)}.{_fewer_blocks(view)} Intervals of speed-ups are 95 % intervals over blocks."
+    )
 
 
 def _never_begun(view: View) -> str:
@@ -154,7 +156,7 @@ def losing_tails(view: View) -> str:
              if view.verdict(level) == "pays" and (said := worse_words(view, level, metric))}  # fmt: skip
     where = {said: [level for level in found if found[level] == said] for said in found.values()}
     each = ", ".join(f"{said} at {words.levels(own)}" for said, own in where.items())
-    return f"the gain is of the mean, and proven worse is {each}" if each else ""
+    return f"this is of the mean: proven worse is {each}" if each else ""
 
 
 def worse_words(view: View, level: float, metric: str = "") -> str:
@@ -177,4 +179,4 @@ def cut_answers(view: View) -> str:
     said = f"Answers cut at {where}: {each}."
     if view.decision_metric != "e2e" or not view.compared or min(share or 0.0 for share in shares.values()) < MOSTLY:
         return said
-    return f"{said} Of longer answers the decoding counts for more than here, and first tokens for less."
+    return f"{said} With longer answers decoding would count for more than here, and first tokens for less."

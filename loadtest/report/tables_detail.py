@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.results import Answer, Finding
-from loadtest.report import header, vocabulary, words
+from loadtest.report import header, rules, vocabulary, words
 from loadtest.report.tables import MOST, Row, Table
 from loadtest.report.view import View, section
 
@@ -22,7 +23,7 @@ def changes(view: View) -> Table:
     if decision.answer not in (Answer.INVALID, Answer.MEASURED) and view.candidate:
         gains = sorted({*GAINS, round(view.threshold - 1, 6)})
         rows += [(f"the least gain were {words.share(gain)}", _proven(view, gain)) for gain in gains]
-        rows += _other_metrics(view) + _without_guards(view)
+        rows += _other_metrics(view) + _without_guards(view) + _without_floor(view)
     if decision.would_settle:
         rows.append(("more were measured", words.plain(decision.would_settle)))
     return Table(name="What would change the answer", columns=("if", "then"), rows=tuple(rows))
@@ -64,6 +65,19 @@ def _without_guards(view: View) -> list[Row]:
     return [("the guards did not count", "; ".join(said))]
 
 
+def _without_floor(view: View) -> list[Row]:
+    """Say which loads pay only since a short time to first token is never held against the candidate."""
+    excused = [guard for guard in view.judgement.decision.guards if rules.excused(view, guard)]
+    if not excused:
+        return []
+    allowed = 1 + (rules.margin(view, "ttft_margin") or 0.0)
+    worse = {guard.level for guard in excused if (guard.ratio.low or 0.0) > allowed}
+    lost = [level for level in view.levels if level in worse and view.verdict(level) == "pays"]
+    said = f"{words.levels(lost)} would not pay" if lost else "nothing: no load that pays needs that"
+    condition = f"first tokens within {rules.absolute_limit(view)} were held against the candidate like any others"
+    return [(condition, said)]
+
+
 def _only_data_missing(view: View, level: float) -> bool:
     low = view.speedup(view.decision_metric, level).ratio.low
     found = {guard.finding for guard in view.guards(level)}
@@ -79,7 +93,7 @@ def tails(view: View) -> Table:
         (words.level(one.level), vocabulary.metric(one.metric).short, one.statistic,
          words.time(view.tail(view.baseline, one.level, one.metric, one.statistic).value),
          words.time(view.tail(view.candidate or "", one.level, one.metric, one.statistic).value),
-         words.interval(one.speedup, words.ratio), words.interval(one.difference_s, words.signed_time),
+         _bounded(one.speedup, words.ratio), _bounded(one.difference_s, words.signed_time),
          words.count(one.requests), words.count(one.requests_needed))
         for one in found
     )  # fmt: skip
@@ -87,6 +101,11 @@ def tails(view: View) -> Table:
                "requests", "requests for an interval")  # fmt: skip
     return Table(name="Percentiles against each other", columns=columns, rows=rows[:MOST], heads=3,
                  left_out=max(0, len(rows) - MOST))  # fmt: skip
+
+
+def _bounded(estimate: Estimate, form: words.Format) -> str:
+    """Return an estimate with its interval; – without one, as the percentiles that it is of are then not shown."""
+    return words.MISSING if estimate.low is None and estimate.high is None else words.interval(estimate, form)
 
 
 def slowest(view: View) -> Table:
@@ -114,7 +133,7 @@ def batch_table(view: View) -> Table:
          "yes" if row.settled else "no", words.plain(row.evidence))
         for row in (found.rows if found else ())
     )  # fmt: skip
-    columns = ("running requests", "draft tokens", "proven", "in words")
+    columns = ("running requests", "draft tokens", "by proven loads", "in words")
     return Table(name="Draft tokens by running requests", columns=columns, rows=rows)
 
 

@@ -17,7 +17,7 @@ from loadtest.report.page import page
 from loadtest.report.view import View
 
 FOLDED = {
-    "by-class": "At 32 users 1 of 3 classes is proven faster and 1 slower: rag",
+    "by-class": "At 32 users 1 of 3 classes is faster by its own interval and 1 slower: rag",
     "inter-token": "Time per output token, p95, at 64 users: 26.0 ms (speculative) against 23.3 ms (baseline), +12 %",
     "acceptance": "Per-position acceptance rate: 52 % at slot 1, 1.3 % at slot 5; 50 % of those that reach slot 5",
     "changes": "Another least gain, another metric, no guards.",

@@ -379,7 +379,7 @@ def test_alike_categories_and_classes_are_not_ranked():
     equal = tuple(dataclasses.replace(one, speedups=one.speedups | {"e2e": near(1.2)}) for one in full.detail.classes)
     said = by_class(View(run=example.run(), judgement=dataclasses.replace(
         full, detail=dataclasses.replace(full.detail, classes=equal))))  # fmt: skip
-    assert said.endswith("3 of 3 classes are proven faster, all at 1.20×.")
+    assert said.endswith("3 of 3 classes are faster by their own interval, all at 1.20×.")
 
 
 def banded(*regions, unmeasured=()):

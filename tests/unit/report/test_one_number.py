@@ -74,7 +74,7 @@ def test_classes_without_a_pair_at_the_telling_load_are_counted_beside_those_wit
     full = example.full()
     gone = tuple(one for one in full.detail.classes if (one.level, one.name) != (32.0, "rag"))
     found = dataclasses.replace(full, detail=dataclasses.replace(full.detail, classes=gone))
-    said = "At 32 users 1 of 2 classes is proven faster (1 more has no pair of cells there)"
+    said = "At 32 users 1 of 2 classes is faster by its own interval (1 more has no pair of cells there)"
     assert said in by_class(View(run={}, judgement=found))
 
 

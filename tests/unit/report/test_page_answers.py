@@ -29,7 +29,7 @@ def on_terminal(judgement):
     return out.getvalue()
 
 
-LOSING = "the gain is of the mean, and proven worse is E2E p90 +9.4 % at 8 users"
+LOSING = "this is of the mean: proven worse is E2E p90 +9.4 % at 8 users"
 AGAIN = "a user sends again when the last request is done"
 DRAW = {draw.__name__: draw for draw in CHARTS}
 DECIDED = {"min_gain": 0.03, "ttft_margin": 0.1, "on_time_margin": 0.01, "ttft_ignore_below_s": 0.1}
@@ -176,7 +176,7 @@ def test_no_word_on_tails_that_are_not_proven_worse_where_it_pays(tails):
 def test_the_recommendation_says_why_it_ends_there(kind, at, reason):
     limit = BreakEven(metric="e2e", threshold=1.03, form=Crossing.PAYS_UP_TO, at=at)
     found = decided(answer=kind, limit=limit, recommendation="on up to 23 users")
-    assert sure.recommendation_reason(view(found)).partition("; the gain is of the mean")[0] == reason
+    assert sure.recommendation_reason(view(found)).partition("; this is of the mean")[0] == reason
     shown = f"Recommendation: on up to 23 users ({reason}" if reason else "Recommendation: on up to 23 users"
     assert shown.replace("Recommendation:", "**Recommendation:**") in summary(header_of(), found)
 
@@ -209,6 +209,19 @@ KINDS = [
     ("band", REAL | STARTS, "Test loads between 1 and 4 users, and 16 and 64 users: the band has its ends there",
      "Test above"),
 ]  # fmt: skip
+
+
+def test_a_step_that_would_measure_the_simulated_servers_again_says_so():
+    run, judgement = cases.case("pays up to")
+    real, model = (next_steps.next_steps(View(run=run | STARTS | changes, judgement=judgement))
+                   for changes in (REAL, SIMULATED))  # fmt: skip
+    again = "With the simulated servers again: "
+    measuring = [step for step in model[1:] if step.command.startswith("loadtest run ")]
+    assert measuring
+    assert all(step.text.startswith(again) for step in measuring)
+    told = {step.text.removeprefix(again).lower() for step in measuring}
+    assert told <= {step.text.lower() for step in real}
+    assert not [step for step in (*real, model[0]) if step.text.startswith(again)]
 
 
 @pytest.mark.parametrize(("name", "changes", "first", "absent"), KINDS)
@@ -358,7 +371,7 @@ def test_answers_cut_at_the_most_tokens_are_told_by_arm():
         dataclasses.replace(item, finish_reasons=reasons[item.arm]) for item in full.arm_levels))  # fmt: skip
     run = header_of(generation={"max_tokens": 64})
     said = "Answers cut at max tokens (64): 90 % (baseline), 89 % (speculative)."
-    said += " Of longer answers the decoding counts for more than here, and first tokens for less."
+    said += " With longer answers decoding would count for more than here, and first tokens for less."
     assert sure.cut_answers(View(run=run, judgement=cut)) == said
     assert said in summary(run, cut).replace("\\", "")
     assert sure.cut_answers(view()) == ""

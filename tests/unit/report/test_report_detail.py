@@ -6,6 +6,7 @@ import pytest
 import report_example as example
 
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.findings import TailRatio
 from loadtest.analyse.results import Finding
 from loadtest.report import header, tables_detail
 from loadtest.report.charts import CHARTS
@@ -61,6 +62,30 @@ def test_another_least_gain_moves_what_is_proven():
 )
 def test_without_guards_those_levels_pay_that_gain_enough(levels, said):
     assert then(with_guards(*levels), "the guards did not count") == said
+
+
+@pytest.mark.parametrize(
+    ("low", "said"), [(1.05, "nothing: no load that pays needs that"), (1.2, "1, 2 and 4 users would not pay")]
+)
+def test_the_loads_that_pay_by_the_floor_of_first_tokens_alone_are_named(low, said):
+    full = example.full()
+    guards = tuple(dataclasses.replace(g, finding=Finding.HOLDS, ratio=Estimate(value=1.3, low=low, high=1.5))
+                   if g.name == "ttft" and g.level in (1.0, 2.0, 4.0, 64.0) else g
+                   for g in full.decision.guards)  # fmt: skip
+    judged = dataclasses.replace(full, decision=dataclasses.replace(full.decision, guards=guards))
+    run = {"experiment": {"decision": {"ttft_margin": 0.1, "ttft_ignore_below_s": 0.1}}}
+    rows = dict(tables_detail.changes(View(run=run, judgement=judged)).rows)
+    assert rows["first tokens within 100 ms were held against the candidate like any others"] == said
+    assert "like any others" not in str(tables_detail.changes(View(run={}, judgement=judged)).rows)  # no floor is known
+
+
+def test_percentiles_that_are_not_shown_have_no_ratio():
+    without = TailRatio(metric="e2e", level=8.0, statistic="p95", speedup=Estimate(value=0.9), requests_needed=300)
+    bounded = dataclasses.replace(without, statistic="p90", speedup=Estimate(value=0.9, low=0.8, high=0.95))
+    full = example.full()
+    found = dataclasses.replace(full, findings=dataclasses.replace(full.findings, tails=(without, bounded)))
+    columns = {row[2]: row[5] for row in tables_detail.tails(view(found)).rows}
+    assert columns == {"p95": "–", "p90": "0.90× [0.80, 0.95]"}
 
 
 def test_without_guards_a_load_that_only_lacks_their_data_is_named():

@@ -47,7 +47,7 @@ def test_the_answer_is_the_same_at_any_width_and_in_colour(width):
 
 
 def test_classes_that_lose_are_named_in_every_text():
-    said = "By class: At 32 users 1 of 3 classes is proven faster and 1 slower: rag."
+    said = "By class: At 32 users 1 of 3 classes is faster by its own interval and 1 slower: rag."
     assert said in " ".join(printed(*ALL["pays"]).split())
     assert said in summary(*ALL["pays"])
     for name in ("one arm", "invalid", "bare"):

@@ -63,8 +63,9 @@ def test_the_rule_names_the_gain_and_the_guards():
     run = {"experiment": {"decision": {"ttft_margin": 0.1, "on_time_margin": 0.01, "ttft_ignore_below_s": 0.2}}}
     assert rules.rule(View(run=run, judgement=example.judgement())) == (
         "A load pays when the whole 95 % interval of the speed-up by end-to-end time is above 1.03× and no guard is"
-        " proven broken; a guard without data leaves it open. Of several loads the claims begin at the lowest, or hold"
-        " for all together. Guards: the time to first token, at the deepest of p50, p90 and p95 that is bounded,"
+        " proven broken; a guard without data leaves it open. Of several loads one may seem to pay by chance:"
+        " the claims go up load by load from the lowest, or rest on a load whose interval holds for all loads together."
+        " Guards: the time to first token, at the deepest of p50, p90 and p95 that is bounded,"
         " at most 10 % above the baseline's, the share of"
         " tokens on time at most 1 point lower, failed requests not more. A time to first token below 200 ms is never"
         " held against the candidate."
@@ -99,7 +100,7 @@ def test_key_figures_of_a_comparison():
     limit = found["Pays up to, in users"]
     assert (limit.value, limit.tone) == ("32", "good")
     assert limit.detail == (
-        "the limit itself is estimated at 37 [32, 42] users, between the tested 32 and 64, ≈ 31 in flight, ≈ 30 running"
+        "the limit itself is estimated at 37 [32, 42] users, between the tested 32 and 64, ≈ 31 in flight"
     )
     assert found["Speed-up by end-to-end time"].value == "1.44× → 0.89×"
     assert found["Speed-up by end-to-end time"].tone == ""  # better at one end, worse at the other
@@ -221,3 +222,24 @@ def test_sentences_tiles_charts_and_tables_write_a_load_with_the_same_digits(low
     assert tile.detail.startswith(f"the limit itself is estimated at {written} users")
     assert tables.break_evens(found).rows[0][3] == written
     assert f"limit {written}" in [trace.name for trace in speedup(example.run(), judged).figure.data]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("2026-11-30T16:33:27.189+00:00", "2026-11-30 16:33 UTC"),
+        ("2026-11-30T16:33:27Z", "2026-11-30 16:33 UTC"),
+        ("2026-11-30T16:33:27+02:00", "2026-11-30T16:33:27+02:00"),
+        ("yesterday", "yesterday"),
+        (None, ""),
+    ],
+)
+def test_the_start_is_told_to_the_minute(told, said):
+    assert header.started({"started": told}) == said
+
+
+@pytest.mark.parametrize(("running", "told"), [(22.0, False), (20.0, True)])
+def test_running_requests_are_told_where_they_differ_from_the_users(running, told):
+    limit = BreakEven(metric="e2e", threshold=1.03, form=Crossing.PAYS_UP_TO, at=Estimate(value=25.0, low=23.0),
+                      running=Estimate(low=running))  # fmt: skip
+    assert ("running" in answer.limit_detail(View(run={}, judgement=example.full()), limit)) is told
