@@ -110,8 +110,9 @@ def _title(found: Sequence[ClassLevel], level: float) -> str:
     ratios = {one.name: one.speedups["e2e"] for one in own}
     faster = sorted(name for name, ratio in ratios.items() if ratio.low is not None and ratio.low > 1)
     slower = sorted(name for name, ratio in ratios.items() if ratio.high is not None and ratio.high < 1)
-    said = f"At {words.level(level)} {len(faster)} of {len(own)} classes"
-    said += f" {'is' if len(faster) == 1 else 'are'} faster by {'its' if len(faster) == 1 else 'their'} own interval"
+    number = str(len(faster)) if faster else "none"
+    said = f"At {words.level(level)} {number} of {len(own)} classes"
+    said += f" {'is' if len(faster) < 2 else 'are'} faster by {'its' if len(faster) < 2 else 'their'} own interval"
     absent = len({one.name for one in found}) - len(own)
     said += f" ({absent} more {'has' if absent == 1 else 'have'} no pair of cells there)" if absent else ""
     if slower:
