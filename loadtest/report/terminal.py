@@ -21,6 +21,7 @@ from loadtest.report.next_steps import Step, next_steps
 from loadtest.report.runs import Entry
 from loadtest.report.view import View
 
+IN_FLIGHT, E2E = 2, 5  # columns of the table of levels
 COLUMNS = 80
 LINES = 8  # of reasons and of notes
 NARROWEST = 74  # characters of a command's line, which no width breaks: 80 columns less indents and the backslash
@@ -119,10 +120,10 @@ def _steps(steps: tuple[Step, ...]) -> Iterator[Text]:
 def _levels(view: View) -> Table:
     """One entry per level, one line per arm; the speed-up and, below it, the verdict at the right.
 
-    Where it is wider than 80 columns its gaps narrow, and then requests in flight stand on the page alone: what is
-    judged is never cut.
+    Where it is wider than 80 columns its gaps narrow, and then requests in flight and end-to-end times stand on the
+    page alone: what is judged is never cut. Requests in flight that are the users say nothing and are left out.
     """
-    names = [SHORT_UNITS.get(loads.unit(), "load"), "arm", "in flight", "TTFT p50", "TPOT", "tokens/s"]
+    names = [SHORT_UNITS.get(loads.unit(), "load"), "arm", "in flight", "TTFT p50", "TPOT", "E2E", "tokens/s"]
     names += [f"speed-up, {vocabulary.metric(view.decision_metric).short}"] if view.compared else []
     names += [""] if view.pairs else []
     rows = []
@@ -132,15 +133,26 @@ def _levels(view: View) -> Table:
         if view.candidate:
             row.append(_judged(view, level))
         rows.append([*row, *_of_candidates(view, level)])
-    dropped = {2} if view.pairs or _width(names, rows, 1) > COLUMNS else set()  # verdicts of several need the room
+    dropped = {IN_FLIGHT} if view.pairs or _all_in_flight(view) else set()  # verdicts of several need the room
+    for place in (IN_FLIGHT, E2E):
+        if _width(names, rows, 1, dropped) > COLUMNS:
+            dropped.add(place)
     gap = 1 if _width(names, rows, 2, dropped) > COLUMNS else 2
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
     for place, name in enumerate(names):
         if place not in dropped:
-            table.add_column(name, no_wrap=True, justify="right" if 2 <= place <= 5 else "left")
+            table.add_column(name, no_wrap=True, justify="right" if 2 <= place <= 6 else "left")
     for row in rows:
         table.add_row(*(text for place, text in enumerate(row) if place not in dropped))
     return table
+
+
+def _all_in_flight(view: View) -> bool:
+    """Return whether each arm has as many requests in flight as the load says, to a digit after the point."""
+    seen = [(view.at(arm, level).in_flight, level) for arm in view.judgement.arms for level in view.levels]
+    return not loads.is_rate() and all(
+        value is not None and words.tenths(value) == words.tenths(level) for value, level in seen
+    )
 
 
 def _width(names: Sequence[str], rows: Sequence[Sequence[Text]], gap: int, dropped: Collection[int] = ()) -> int:
@@ -168,6 +180,7 @@ def _arm(view: View, arm: str, level: float) -> tuple[str, ...]:
         words.tenths(view.at(arm, level).in_flight),
         words.time(view.tail(arm, level, "ttft", "p50").value),
         words.time(view.mean(arm, level, "tpot").value),
+        words.time(view.mean(arm, level, "e2e").value),
         words.whole(view.mean(arm, level, "output_tokens_per_s").value),
     )
 

@@ -70,7 +70,7 @@ def test_the_summary_holds_the_answer_and_every_level(tmp_path):
     for level in ("1", "2", "4", "8", "16", "32", "64"):
         at = next(i for i, line in enumerate(lines) if line[:2] == [level, "baseline"])
         assert lines[at + 1][0] == "speculative"
-    assert "64 baseline 60.2 165 ms 16.2 ms 3,818 0.89× [0.87, 0.92]" in flat
+    assert "64 baseline 60.2 165 ms 16.2 ms 4.29 s 3,818 0.89× [0.87, 0.92]" in flat
     assert flat.count("pays ") >= 5
     assert f"Page: {tmp_path / 'report.html'}" in flat
     assert flat.endswith("Exit code: 0 (pass)")
@@ -215,3 +215,14 @@ def test_the_conditions_name_the_process_of_an_open_load():
     run |= {"habits": {"gap_cv": 13.15}}
     said = str(header.conditions(View(run=run, judgement=example.judgement())))
     assert "open load, trace arrivals (its own CV 13.15), no think time" in said
+
+
+@pytest.mark.parametrize(("in_flight", "told"), [(1.0, False), (0.7, True)])
+def test_requests_in_flight_that_are_the_users_leave_their_column(in_flight, told):
+    full = example.full()
+    rows = tuple(dataclasses.replace(item, in_flight=in_flight * item.level, arm=item.arm[:4])
+                 for item in full.arm_levels)  # fmt: skip
+    text = printed(example.run(), dataclasses.replace(full, arm_levels=rows, arms=("base", "spec")))
+    head = next(line for line in text.splitlines() if line.startswith("users"))
+    assert ("in flight" in head) is told
+    assert "E2E  tokens/s" in head
