@@ -110,5 +110,5 @@ def test_classes_of_which_none_is_proven_are_not_ranked():
         for one in full.detail.classes
     )
     found = title("classes", dataclasses.replace(full, detail=dataclasses.replace(full.detail, classes=classes)))
-    assert "0 of " in found
+    assert "none of " in found
     assert "most " not in found
