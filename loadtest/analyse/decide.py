@@ -246,21 +246,21 @@ def _reasons(evidence: Evidence, states: Sequence[str]) -> tuple[str, ...]:
     """Say why levels are open, and which a guard alone stops."""
     threshold, found = 1 + evidence.rules.min_gain, []
     for level, state in zip(evidence.levels, states, strict=True):
-        ratio = evidence.curve.ratio(level)
+        ratio, where = evidence.curve.ratio(level), f"At {wording.with_unit(level)}"
         if state == NOT and (ratio.high is None or ratio.high >= threshold):
-            found.append(f"At {wording.with_unit(level)} {_worded(evidence, level)}.")
+            found.append(f"{where} {_worded(evidence, level)}.")
         if state != OPEN:
             continue
-        missing = _worded(evidence, level, Finding.NO_DATA)
+        missing, told = _worded(evidence, level, Finding.NO_DATA), wording.ratio(ratio, threshold)
         if ratio.value is None:
-            found.append(f"At {wording.with_unit(level)} no valid pair of cells exists.")
+            found.append(f"{where} no valid pair of cells exists.")
         elif ratio.low is None or ratio.high is None:
-            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} has no interval.")
+            found.append(f"{where} the speed-up {told} has no interval.")
         elif ratio.low <= threshold:
-            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} contains {threshold:.2f}.")
+            found.append(f"{where} the speed-up {told} contains {threshold:.2f}.")
         elif missing:
-            found.append(f"At {wording.with_unit(level)} {missing}.")
+            found.append(f"{where} {missing}.")
         else:
-            found.append(f"At {wording.with_unit(level)} the speed-up {wording.ratio(ratio)} is beyond {threshold:.2f},"
-                         f" but not surely so when {len(evidence.levels)} levels are looked at.")  # fmt: skip
+            found.append(f"{where} the speed-up {told} is beyond {threshold:.2f}, but not surely so when"
+                         f" {len(evidence.levels)} levels are looked at.")  # fmt: skip
     return tuple(found)

@@ -107,13 +107,13 @@ def _range(low: float, high: float) -> str:
     return f"at {loads.said(first)}" if first == last else f"from {first} to {loads.said(last)}"
 
 
-def ratio(estimate: Estimate) -> str:
-    """Return a ratio with its interval: '1.04 [0.97, 1.12]'."""
+def ratio(estimate: Estimate, mark: float = 1.0) -> str:
+    """Return a ratio with its interval, told from a mark that it is held against: '1.04 [0.97, 1.12]'."""
     if estimate.value is None:
         return "unknown"
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{apart(estimate.low)}, {apart(estimate.high)}]"
+    return f"{estimate.value:.2f} [{apart(estimate.low, mark)}, {apart(estimate.high, mark)}]"
 
 
 def apart(bound: float, mark: float = 1.0) -> str:

@@ -116,7 +116,7 @@ def test_step_mode_puts_all_streams_on_one_tick(server: Server, tmp_path: Path) 
         (b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
         (b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n", 413),
         (b'POST /v1/completions HTTP/1.1\r\nContent-Length: 22\r\n\r\n{"model": "truth-t5x"}', 404),
-        (b"x" * 1_100_000, 431),
+        pytest.param(b"x" * 1_100_000, 431, id="endless"),
     ],
 )
 def test_what_the_server_does_not_speak_is_refused(server: Server, request_text: bytes, status: int) -> None:

@@ -206,3 +206,9 @@ def test_a_bound_and_the_advice_are_rounded_alike_and_never_promise_more(
 def test_a_range_that_pays_is_rounded_inwards() -> None:
     assert wording.ranges([(15.2, 23.9)]) == "from 16 to 23 users"
     assert wording.ranges([(15.2, 15.4)]) == "at 15 users"
+
+
+def test_a_bound_that_two_digits_do_not_tell_from_the_gain_has_more() -> None:
+    near = Estimate(value=1.2, low=1.028, high=1.4)
+    assert wording.ratio(near, 1.03) == "1.20 [1.028, 1.40]"
+    assert wording.ratio(near) == "1.20 [1.03, 1.40]"

@@ -154,7 +154,7 @@ def test_as_many_experiments_miss_at_some_look_as_is_said():
     blocks = np.arange(1, LOOKS + 1)
     shared = np.sqrt(np.minimum.outer(blocks, blocks) / np.maximum.outer(blocks, blocks))
     bounds = np.array([stats.norm.ppf((1 + look_confidence(int(look))) / 2) for look in blocks])
-    inside = stats.multivariate_normal(np.zeros(LOOKS), shared).cdf(bounds, lower_limit=-bounds, rng=1)
+    inside = stats.multivariate_normal(np.zeros(LOOKS), shared, seed=1).cdf(bounds, lower_limit=-bounds)
     assert 1 - inside == pytest.approx(MISSES, abs=0.001)
     assert "Look 2 of 3 (set after 6, 12, 18 blocks)" in look_words(2, 6)
     assert "about 6.5 % of experiments" in look_words(2, 6)

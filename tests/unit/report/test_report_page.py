@@ -253,7 +253,7 @@ def test_a_very_large_run_stays_under_the_limit():
     levels = tuple(float(i) for i in range(1, 65))
     cells = tuple(
         dataclasses.replace(cell, cell=number * len(full.cells) + cell.cell, marks=("late " * 30,))
-        for number in range(40)
+        for number in range(80)
         for cell in full.cells
     )
     large = dataclasses.replace(
