@@ -90,6 +90,7 @@ CASES = (
          table={"metric": "e2e", "statistic": "mean", "at": "traffic"}),
 )  # fmt: skip
 STARTS = {"starts": 4}  # worlds in which a block is a start of the servers of its own, and how many there are
+DRIFTING = ("drift",)  # worlds whose truth depends on how long a run lasts: as long as the runs that are judged
 CAPACITY = {"metric": "tpot", "statistic": "p90"}
 CAPACITY_AT = (36.0,)  # users: the capacity's limits are the true figures there
 
@@ -146,7 +147,9 @@ def averaged(parts: Sequence[list[dict[float | None, float]]]) -> list[dict[floa
 def truth(name: str, pool: ProcessPoolExecutor, blocks: int) -> list[float]:
     """Return each objective's true value in CASES' order; NaN where a world has none."""
     rules = tuple(case.table | {case.key: case.start} for case in CASES)
-    parts = list(pool.map(observed, [(name, TRUTH_SEED + i, rules, blocks, ()) for i in range(PARTS)]))
+    own = demo(name, 0, ()).plan.blocks
+    each, number = (own, PARTS * blocks // own) if name in DRIFTING else (blocks, PARTS)
+    parts = list(pool.map(observed, [(name, TRUTH_SEED + i, rules, each, ()) for i in range(number)]))
     values = []
     for case, rows in zip(CASES, averaged(parts), strict=True):
         at = str(case.table["at"])
@@ -163,7 +166,12 @@ class Bound:
 
 
 def capacity_truth(name: str, pool: ProcessPoolExecutor, blocks: int, loads: Sequence[float]) -> list[Bound]:
-    """Return the arms' true capacities under the limits that the candidate reaches at `loads`, on a fine ladder."""
+    """Return the arms' true capacities under the limits that the candidate reaches at `loads`, on a fine ladder.
+
+    None where a longer ladder, and so a longer run, has another truth.
+    """
+    if name in DRIFTING:
+        return []
     ladder = tuple(sorted({*(float(x) for x in range(12, 73, 6)), *loads}))
     rules = (CAPACITY | {"max": "1 s"}, CAPACITY | {"max": "1 s", "arm": "baseline"})
     parts = list(pool.map(observed, [(name, TRUTH_SEED + 100 + i, rules, blocks, ladder) for i in range(PARTS)]))
