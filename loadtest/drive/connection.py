@@ -137,7 +137,8 @@ class Connection:
         now_ns = time.perf_counter_ns()
         arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
         self.kernel = arrived_ns >= 0
-        self.arrived_ns = arrived_ns if arrived_ns >= 0 else now_ns
+        # What came before a lost packet's second sending could not be read until that had come: no stamp goes back.
+        self.arrived_ns = max(arrived_ns, self.arrived_ns) if arrived_ns >= 0 else now_ns
         self.lag_ns = now_ns - self.arrived_ns
         return data if self._tls is None else self._decrypted(data)
 
