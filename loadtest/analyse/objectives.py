@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.counters import tokens_per_step
-from loadtest.analyse.design_effect import by_level
+from loadtest.analyse.design_effect import quantile_effects
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.held_back import ABSENT
 from loadtest.analyse.metrics import BY_NAME, Kind
-from loadtest.analyse.shares import inflated, share_estimates
+from loadtest.analyse.shares import share_estimates
 from loadtest.analyse.stats import (
     CONFIDENCE,
-    Sample,
-    dispersion,
     mean_estimate,
     merged,
     quantile_estimate,
@@ -197,7 +195,7 @@ def counter_samples(slo: Slo, arm: str, found: Measurements) -> dict[float, list
 
 def _shares(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     blocks = {level: [counted(slo, found.requests.cell(c)) for c in found.of(arm, level)] for level in found.levels}
-    return share_estimates(blocks, found.confidence)
+    return share_estimates(blocks, found.confidence, restarted=found.restarted)
 
 
 def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
@@ -205,27 +203,15 @@ def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     metric, q = BY_NAME[slo.metric], QUANTILES[slo.statistic]
     assert metric.values is not None
     blocks = {level: [metric.values(found.requests.cell(c)) for c in found.of(arm, level)] for level in found.levels}
-    effect = design_effect(blocks, q)
-    own = by_level(blocks, q, found.confidence) if found.varying else {}
+    pooled = {level: merged(samples) for level, samples in blocks.items()}
+    effects = quantile_effects(blocks, pooled, q, varying=found.varying, restarted=found.restarted,
+                               confidence=found.confidence)  # fmt: skip
     result: dict[float, Estimate] = {}
-    for level, samples in blocks.items():
-        pooled = merged(samples)
+    for level, sample in pooled.items():
         due = sum(int(found.requests.cell(c).measured.sum()) for c in found.of(arm, level))
-        alike = pooled.size / due if metric.kind is Kind.POOLED and due else 1.0
-        used = own.get(level, alike if effect is None else effect)
-        result[level] = quantile_estimate(pooled, q, used, found.confidence)
+        alike = sample.size / due if metric.kind is Kind.POOLED and due else 1.0
+        result[level] = quantile_estimate(sample, q, effects.get(level, alike), found.confidence)
     return result
-
-
-def design_effect(blocks: Mapping[float, Sequence[Sample]], q: float) -> float | None:
-    """Return how many times more the blocks' shares vary than those of independent values; None for single blocks."""
-    chi_square, dof = 0.0, 0
-    for samples in blocks.values():
-        pooled = merged(samples)
-        if pooled.size:
-            more = dispersion(samples, pooled.quantile(q))
-            chi_square, dof = chi_square + more[0], dof + more[1]
-    return inflated(chi_square, dof) if dof else None
 
 
 def spread(slo: Slo, arm: str, found: Measurements) -> dict[float, bool]:

@@ -94,7 +94,8 @@ def judged(
     analysed = _Analysed(
         run=run, experiment=experiment, baseline=baseline, candidate=candidate, cells=judged, valid=valid,
         levels=levels, requests=requests, measured=measured, scrapes=grouped,
-        rows=arm_levels(requests, valid, measured, grouped, arms, levels, varying=experiment.load.kind == "open"),
+        rows=arm_levels(requests, valid, measured, grouped, arms, levels, varying=experiment.load.kind == "open",
+                        restarted=many_starts(run)),
         damage=run_damage(cells, plan, requests),
     )  # fmt: skip
     views = tuple(cell_view(c, measured[c.cell], marks[c.cell], grouped) for c in cells)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scipy import stats
 
+from loadtest.analyse.design_effect import inflated
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.stats import CONFIDENCE
 
@@ -21,12 +22,13 @@ def exact_interval(count: float, due: float, confidence: float = CONFIDENCE) -> 
     return low, high
 
 
-def share_effect(blocks: Mapping[float, Counts]) -> float:
+def share_effect(blocks: Mapping[float, Counts], *, restarted: bool = False, confidence: float = CONFIDENCE) -> float:
     """Return how many times more the blocks' shares vary than those of independent requests, at least 1.
 
-    It comes out larger the fewer blocks it is estimated from (`inflated`).
+    It comes out larger the fewer blocks it is estimated from, and fewer still where each block was a start of the
+    servers, whose luck its levels share (`restarted`).
     """
-    chi_square, dof = 0.0, 0
+    chi_square, dofs = 0.0, []
     for counts in blocks.values():
         present = [(count, due) for count, due in counts if due]
         total, size = sum(count for count, _ in present), sum(due for _, due in present)
@@ -34,19 +36,17 @@ def share_effect(blocks: Mapping[float, Counts]) -> float:
             continue
         share = total / size
         chi_square += sum((count - due * share) ** 2 / (due * share * (1 - share)) for count, due in present)
-        dof += len(present) - 1
-    return inflated(chi_square, dof) if dof else 1.0
+        dofs.append(len(present) - 1)
+    if not dofs:
+        return 1.0
+    return inflated(chi_square / sum(dofs), max(dofs) if restarted else sum(dofs), confidence)
 
 
-def inflated(chi_square: float, dof: int) -> float:
-    """Return a design effect for intervals: chi-square ÷ dof, as much larger as Student's t is wider than normal."""
-    wider = float(stats.t.ppf(0.975, dof) / stats.norm.ppf(0.975)) ** 2
-    return max(1.0, wider * chi_square / dof)
-
-
-def share_estimates(blocks: Mapping[float, Counts], confidence: float = CONFIDENCE) -> dict[float, Estimate]:
+def share_estimates(
+    blocks: Mapping[float, Counts], confidence: float = CONFIDENCE, *, restarted: bool = False
+) -> dict[float, Estimate]:
     """Return the share of each level with its interval: that of due ÷ design effect independent requests."""
-    effect = share_effect(blocks)
+    effect = share_effect(blocks, restarted=restarted, confidence=confidence)
     found: dict[float, Estimate] = {}
     for level, counts in blocks.items():
         count, due = sum(c for c, _ in counts), sum(d for _, d in counts)

@@ -14,7 +14,7 @@ from loadtest.analyse.estimates import Estimate, within
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
 from loadtest.analyse.results import ArmLevel, Tail
-from loadtest.analyse.stats import Sample, dispersion, mean_estimate, merged, quantile_estimate
+from loadtest.analyse.stats import Sample, mean_estimate, merged, quantile_estimate
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.record import CellRecord, Outcome
 
@@ -99,17 +99,20 @@ def _failures(rows: CellRows) -> dict[str, int]:
 
 def arm_levels(
     requests: Requests, valid: Sequence[CellRecord], measured: Mapping[int, Measured], scrapes: ByCell,
-    arms: Sequence[str], levels: Sequence[float], *, varying: bool = False,
+    arms: Sequence[str], levels: Sequence[float], *, varying: bool = False, restarted: bool = False,
 ) -> tuple[ArmLevel, ...]:  # fmt: skip
     """Summarise every arm at every level over its valid cells.
 
-    `varying`: blocks differ more at some levels than at others, as in an open load.
+    `varying`: blocks differ more at some levels than at others, as in an open load. `restarted`: each block was a start
+    of the servers of its own.
     """
     rows: list[ArmLevel] = []
     for arm in arms:
         by_level = {level: [c for c in valid if c.arm == arm and c.level == level] for level in levels}
         tails = {
-            m.name: _tails(requests, by_level, measured, m, varying=varying) for m in METRICS if m.values is not None
+            m.name: _tails(requests, by_level, measured, m, varying=varying, restarted=restarted)
+            for m in METRICS
+            if m.values is not None
         }
         for level, cells in by_level.items():
             own = [measured[c.cell] for c in cells]
@@ -148,7 +151,7 @@ def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 def _tails(
     requests: Requests, by_level: Mapping[float, Sequence[CellRecord]], measured: Mapping[int, Measured],
-    metric: Metric, *, varying: bool,
+    metric: Metric, *, varying: bool, restarted: bool,
 ) -> dict[float, Tail]:  # fmt: skip
     """Return the percentiles by level; their design effect is estimated over all levels of the arm."""
     assert metric.values is not None
@@ -156,25 +159,18 @@ def _tails(
         level: [metric.values(requests.cell(c)) for c in cells] for level, cells in by_level.items()
     }
     pooled = {level: merged(samples) for level, samples in blocks.items()}
-    effects = {name: _design_effect(blocks, pooled, q) for name, q in QUANTILES.items()}
-    own = {name: design_effect.by_level(blocks, q) if varying else {} for name, q in QUANTILES.items()}
+    effects = {
+        name: design_effect.quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted)
+        for name, q in QUANTILES.items()
+    }
     tails: dict[float, Tail] = {}
     for level, sample in pooled.items():
         count = sum(measured[c.cell].requests for c in by_level[level])
         # One block shows nothing of how alike the chunks of a request are: a request then counts as one value.
         alike = sample.size / count if metric.kind is Kind.POOLED and count else 1.0
-        used = {name: own[name].get(level, alike if effect is None else effect) for name, effect in effects.items()}
+        used = {name: effect.get(level, alike) for name, effect in effects.items()}
         shown = {name: quantile_estimate(sample, q, used[name]) for name, q in QUANTILES.items()}
         deepest = [name for name, estimate in shown.items() if estimate.high is not None]
         tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "",
                             design_effect=used)  # fmt: skip
     return tails
-
-
-def _design_effect(blocks: Mapping[float, Sequence[Sample]], pooled: Mapping[float, Sample], q: float) -> float | None:
-    chi_square, dof = 0.0, 0
-    for level, samples in blocks.items():
-        if pooled[level].size:
-            more = dispersion(samples, pooled[level].quantile(q))
-            chi_square, dof = chi_square + more[0], dof + more[1]
-    return max(1.0, chi_square / dof) if dof else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CHAT = ROOT / "scenarios" / "chat.py"
+INVALID = 5
+ATTEMPTS = 3
 
 
 @dataclass
@@ -36,6 +39,11 @@ class Command:
             self.text, _ = self.process.communicate()
             pytest.fail(f"still running after {timeout_s} s; it printed:\n{self.text}")
         return self.process.returncode
+
+    @property
+    def busy(self) -> bool:
+        """Whether it says that the simulated servers could not keep their own clock."""
+        return "this machine was too busy" in " ".join(self.text.split())
 
     @property
     def folder(self) -> Path:
@@ -84,9 +92,16 @@ class Starter:
         return self.started[-1]
 
     def run(self, *words: object, timeout_s: float = 120.0, **environment: str) -> Command:
-        """Start a command and wait for its end."""
-        command = self(*words, **environment)
-        command.wait(timeout_s)
+        """Start a command and wait for its end; a run that found this machine too busy to be judged is made again."""
+        out = Path(str(words[words.index("--out") + 1])) if "--out" in words else self.out
+        for attempt in range(1, ATTEMPTS + 1):
+            before = set(out.glob("*"))
+            command = self(*words, **environment)
+            command.wait(timeout_s)
+            if command.process.returncode != INVALID or not command.busy or attempt == ATTEMPTS:
+                break
+            for folder in set(out.glob("*")) - before:
+                shutil.rmtree(folder)
         return command
 
 

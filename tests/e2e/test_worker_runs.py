@@ -32,8 +32,8 @@ def cells_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def ran(starter: Starter, out: Path, *words: object, code: int = 0) -> Path:
-    command = starter("run", CHAT, "--out", out, *QUICK, *words)
-    assert command.wait(170) == code, command.text
+    command = starter.run("run", CHAT, "--out", out, *QUICK, *words, timeout_s=170)
+    assert command.process.returncode == code, command.text
     (folder,) = out.iterdir()
     return folder
 

@@ -60,7 +60,7 @@ def test_a_level_that_is_taken_back_says_why():
     decision = decide(evidence(made(0.0, 0.015, -0.05, -0.05, -0.05)))
     assert decision.answer is Answer.CANNOT_TELL
     assert decision.reasons[1] == (
-        "At 16 users the speed-up 1.05 [1.03, 1.06] is beyond 1.03, but not surely so when 5 levels are looked at."
+        "At 16 users the speed-up 1.05 [1.032, 1.06] is beyond 1.03, but not surely so when 5 levels are looked at."
     )
 
 
