@@ -1,4 +1,4 @@
-"""The seam between making load and judging it: what a run leaves on disk, and how it is written.
+"""The seam between making load and judging it: what a run leaves on disk.
 
 A run folder holds
 
@@ -11,19 +11,16 @@ A run folder holds
     texts.jsonl       with outputs.keep_text: prompt and answer of the slowest requests of each cell
 
 Times are float seconds on the run's monotonic clock, 0 at the run's start; wall-clock time stands once, in run.json.
-The format is versioned by SCHEMA_VERSION and documented in reports/README.md; run_folder.py reads it back.
+The format is versioned by SCHEMA_VERSION and documented in reports/README.md; record_writer.py writes
+its requests and run_folder.py reads it back.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from operator import attrgetter
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +30,6 @@ FAKED, LOSSY = "faked acceptance", "lossy acceptance"  # of drafts: modes of a s
 EVENT_PER_TOKEN = "timings"  # the `tokens_source` of streams in which no event holds what a step brought together
 TOO_MANY = "requests were in flight (load.max_in_flight)"  # in the reason of a cell that its queue ended
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
-FLUSH_ROWS = 64  # of a batch: writing one keeps the driver's hub for under a millisecond
 
 
 def header_version(candidates: Sequence[str]) -> int:
@@ -199,97 +195,6 @@ class Scrape:
     per_position: list[float] = field(default_factory=list)  # accepted tokens by draft slot
     took_s: float = 0.0
     error: str = ""
-
-
-_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-
-
-class Written(NamedTuple):
-    """A batch of requests that was to be written."""
-
-    rows: int
-    message: pa.Buffer
-    place: int | None  # of its first byte in the file; None where the file did not take it
-
-
-class RequestWriter:
-    """Append requests to an Arrow IPC stream; what was flushed survives a kill of the process."""
-
-    def __init__(self, path: Path, written: Callable[[Written], None] | None = None) -> None:
-        """Open `path` for writing and write the schema at once.
-
-        `written` is told of every batch, also of one that the file did not take.
-        """
-        self._written = written
-        self._sink = path.open("wb", buffering=0)
-        self._whole = 0  # bytes of whole messages
-        self._put(STREAM_SCHEMA.serialize())
-        self._rows: list[Request] = []
-        self.count = 0
-
-    def add(self, request: Request) -> None:
-        """Keep a finished request; it reaches the file with the next flush, or once FLUSH_ROWS are kept."""
-        self._rows.append(request)
-        if len(self._rows) >= FLUSH_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what has been added since the last flush as one record batch; after an OSError the next one has it."""
-        rows = self._rows
-        if not rows:
-            return
-        message = batch_of(rows).serialize()  # before they are let go: a row that does not fit must not take others
-        self._rows = []
-        place: int | None = None
-        try:
-            place = self._put(message)
-            self.count += len(rows)
-        except OSError:
-            if self._written is None:
-                self._rows = rows  # no one else has them
-            raise
-        finally:
-            if self._written is not None:
-                self._written(Written(len(rows), message, place))
-
-    def close(self) -> None:
-        """Flush, write the end-of-stream marker and sync to disk."""
-        self.flush()
-        self._put(_STREAM_END)
-        os.fsync(self._sink.fileno())
-        self._sink.close()
-
-    def _put(self, message: Any) -> int:
-        """Write a message at once, and return where it begins.
-
-        Arrow's own writer takes a call of the system for each buffer of each column.
-        """
-        place, left = self._whole, memoryview(message)
-        try:
-            while left:
-                left = left[self._sink.write(left) :]
-        except OSError:  # a full disk takes a part: what follows it would be read as the rest of it
-            with contextlib.suppress(OSError):
-                self._sink.seek(self._whole)
-                self._sink.truncate()
-            raise
-        self._whole += memoryview(message).nbytes
-        return place
-
-
-_values_of = attrgetter(*STREAM_SCHEMA.names)  # one call per row: half the time of a loop over its fields
-
-
-def batch_of(rows: list[Request]) -> pa.RecordBatch:
-    """Return the rows as one Arrow record batch of STREAM_SCHEMA."""
-    columns = zip(*map(_values_of, rows), strict=True) if rows else [()] * len(STREAM_SCHEMA)
-    arrays = [pa.array(column, type=f.type) for column, f in zip(columns, STREAM_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=STREAM_SCHEMA)
-
-
-def stream_name(sitting: int) -> str:
-    """Return the name of the stream that a run writes the first time (1), or when it is taken up again (2, 3, …)."""
-    return "requests.arrows" if sitting == 1 else f"requests-{sitting}.arrows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,8 @@ from loadtest.drive.punctual import sleep_until
 from loadtest.drive.records import FLUSH_EVERY_S
 from loadtest.drive.user import LLMUser
 from loadtest.drive.without_pandas import keep_pandas_out
-from loadtest.record import Outcome, Request, RequestWriter, batch_of
+from loadtest.record import Outcome, Request
+from loadtest.record_writer import RequestWriter, batch_of
 from loadtest.settings import Experiment, Generation, Load, Window
 
 MESSAGES = [{"role": "user", "content": "hello there"}]

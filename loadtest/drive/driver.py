@@ -37,7 +37,8 @@ from loadtest.drive.without_pandas import keep_pandas_out
 from loadtest.drive.workers.crew import Crew
 from loadtest.errors import ExitCode, LoadtestError, RunError, UsageError, unwritable
 from loadtest.loads import unit_of
-from loadtest.record import CellRecord, Request, RequestWriter
+from loadtest.record import CellRecord, Request
+from loadtest.record_writer import RequestWriter
 from loadtest.servers.control import Arm, Control, arm_from, reset_prefixes
 from loadtest.settings import Experiment
 from loadtest.workload.given import notes_of

@@ -16,7 +16,8 @@ from loadtest.drive.texts import Texts
 from loadtest.errors import UsageError
 from loadtest.json_files import PRIVATE, LineWriter
 from loadtest.loads import unit_of
-from loadtest.record import TEXTS, CellRecord, KeptText, Request, RequestWriter, Scrape, stream_name
+from loadtest.record import TEXTS, CellRecord, KeptText, Request, Scrape
+from loadtest.record_writer import RequestWriter, stream_name
 
 FLUSH_EVERY_S = 0.5
 

@@ -10,7 +10,8 @@ import pytest
 
 from loadtest.analyse.table import derive
 from loadtest.errors import UsageError
-from loadtest.record import ADDED, REQUEST_SCHEMA, Request, RequestWriter
+from loadtest.record import ADDED, REQUEST_SCHEMA, Request
+from loadtest.record_writer import RequestWriter
 from loadtest.run_folder import finish_requests, read_requests
 
 

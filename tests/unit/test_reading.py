@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadtest.errors import ExitCode, UsageError
-from loadtest.record import REQUEST_SCHEMA, Request, batch_of
+from loadtest.record import REQUEST_SCHEMA, Request
+from loadtest.record_writer import batch_of
 from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
 
 HEADER: dict[str, Any] = {

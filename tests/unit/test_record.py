@@ -10,7 +10,8 @@ import pytest
 
 from loadtest.errors import UsageError
 from loadtest.json_files import LineWriter, write_json
-from loadtest.record import SCHEMA_VERSION, SEVERAL_VERSION, CellRecord, Outcome, Request, RequestWriter, Scrape
+from loadtest.record import SCHEMA_VERSION, SEVERAL_VERSION, CellRecord, Outcome, Request, Scrape
+from loadtest.record_writer import RequestWriter
 from loadtest.run_folder import finish_requests, read_cells, read_lines, read_requests, read_run, read_scrapes
 
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.record import Request, RequestWriter, stream_name
+from loadtest.record import Request
+from loadtest.record_writer import RequestWriter, stream_name
 from loadtest.run_folder import finish_requests, left_in_spool, read_plan, read_requests
 
 

@@ -100,6 +100,14 @@ def deliver_left(host: str, port: int, spool: Path, why: str) -> Left:
     return Left(_sentence(spool, [one for one in found if one.rows]), sum(one.lacking for one in found))
 
 
+def deliver_and_say(settings: Mapping[str, Any], say: Callable[[str], None]) -> int:
+    """Deliver what earlier workers left, as a worker's settings say, say so, and return how many requests stay."""
+    left = deliver_left(settings["host"], settings["port"], Path(settings["spool"]), settings["why_left"])
+    if left.sentence:
+        say(left.sentence)
+    return left.kept
+
+
 def _deliver(host: str, port: int, folder: Path, why: str, patience: _Patience) -> _Delivered:
     outbox = Outbox(seed=folder.name)
     for batch in batches_in(folder):

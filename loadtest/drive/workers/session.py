@@ -28,7 +28,8 @@ from loadtest.drive.workers.spool import Spool
 from loadtest.drive.workers.words import Begin
 from loadtest.errors import UsageError
 from loadtest.experiment import from_document, override
-from loadtest.record import CellRecord, Request, batch_of
+from loadtest.record import CellRecord, Request
+from loadtest.record_writer import batch_of
 from loadtest.servers.control import arm_from
 from loadtest.settings import Experiment
 from loadtest.workload.given import given_source

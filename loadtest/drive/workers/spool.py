@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from loadtest.drive.workers.outbox import Outbox
-from loadtest.record import STREAM_SCHEMA, Request, RequestWriter, Written
+from loadtest.record import STREAM_SCHEMA, Request
+from loadtest.record_writer import RequestWriter, Written
 
 STREAM = "requests.arrows"
 

@@ -16,7 +16,8 @@ from made_run import BASE, SPEC, Made, header  # noqa: E402
 
 from loadtest.experiment import as_document, from_toml  # noqa: E402
 from loadtest.json_files import LineWriter, write_json  # noqa: E402
-from loadtest.record import Request, RequestWriter  # noqa: E402
+from loadtest.record import Request  # noqa: E402
+from loadtest.record_writer import RequestWriter  # noqa: E402
 from loadtest.run_folder import finish_requests  # noqa: E402
 
 MADE = Made(levels=(4.0, 16.0), blocks=3, requests=48, chunks=6, noise=0.01)

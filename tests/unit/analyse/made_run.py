@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, CellRecord, Request, Scrape, batch_of
+from loadtest.record import REQUEST_SCHEMA, CellRecord, Request, Scrape
+from loadtest.record_writer import batch_of
 from loadtest.settings import Experiment, Load
 
 BASE, SPEC = "baseline", "speculative"

@@ -17,7 +17,8 @@ from loadtest.drive.plan import Cell
 from loadtest.errors import UsageError
 from loadtest.experiment import as_document, from_toml
 from loadtest.json_files import LineWriter, write_json
-from loadtest.record import GIVEN_UP, Request, RequestWriter
+from loadtest.record import GIVEN_UP, Request
+from loadtest.record_writer import RequestWriter
 
 SLO = '[load]\nthink_time = 0\n[[slo]]\nmetric = "tpot"\nstatistic = "mean"\nat = "16 users"\nmax = "{} ms"\n'
 SURE = Asked(allow_simulated=True, confidence=0.998)

@@ -20,7 +20,8 @@ from loadtest.analyse.verdict import as_json
 from loadtest.errors import ExitCode, UsageError
 from loadtest.experiment import as_document
 from loadtest.json_files import LineWriter, write_json
-from loadtest.record import CellRecord, Request, RequestWriter
+from loadtest.record import CellRecord, Request
+from loadtest.record_writer import RequestWriter
 from loadtest.run_folder import finish_requests
 from loadtest.settings import Decision, Experiment, Load
 

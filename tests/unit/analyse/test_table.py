@@ -13,7 +13,8 @@ from made_run import cell, request, table_of
 
 from loadtest.analyse.table import derive
 from loadtest.errors import UsageError
-from loadtest.record import REQUEST_SCHEMA, Request, RequestWriter
+from loadtest.record import REQUEST_SCHEMA, Request
+from loadtest.record_writer import RequestWriter
 from loadtest.run_folder import read_requests
 
 

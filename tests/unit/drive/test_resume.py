@@ -29,7 +29,8 @@ from loadtest.drive.stages import Course
 from loadtest.errors import UsageError, unwritable
 from loadtest.experiment import override
 from loadtest.json_files import LineWriter, write_json
-from loadtest.record import CellRecord, Request, RequestWriter, Scrape
+from loadtest.record import CellRecord, Request, Scrape
+from loadtest.record_writer import RequestWriter
 from loadtest.run_folder import read_cells, read_plan, read_requests, read_run, read_scrapes
 from loadtest.servers.identity import Identity
 from loadtest.settings import Experiment

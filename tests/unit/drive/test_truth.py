@@ -5,7 +5,8 @@ import json
 import pyarrow as pa
 
 from loadtest.drive.truth import agreement, calibration_result
-from loadtest.record import STREAM_SCHEMA, Request, RequestWriter, batch_of
+from loadtest.record import STREAM_SCHEMA, Request
+from loadtest.record_writer import RequestWriter, batch_of
 
 ORIGIN_NS = 50_000_000_000  # the run began at 50 s of the server's clock
 

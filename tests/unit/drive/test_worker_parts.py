@@ -489,9 +489,9 @@ os._exit(0)
 ALONE = """
 import resource, sys, time
 from pathlib import Path
-from loadtest.drive.workers import worker as module
+import locust
+from loadtest.drive.workers.duty import Worker
 from loadtest.drive.workers.spool import batches_in
-from loadtest.drive.workers.worker import Worker
 from loadtest.errors import RunError, UsageError
 from loadtest.record import Request
 
