@@ -6,6 +6,7 @@ says it. The client uses gevent's hub directly and does not need monkey patching
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from loadtest.drive.clock import Clock
@@ -28,6 +29,7 @@ class Client:
         self._clock = clock
         self._connection: Connection | None = None
         self._busy = False
+        self.over_s = -math.inf  # when the body of the last answer had ended, which may follow its [DONE]
 
     def stream(
         self,
@@ -82,6 +84,7 @@ class Client:
         """Run the request on `connection`; True when a reused connection ended before any byte of an answer."""
         exchange = Exchange(connection, record, self._clock, self._endpoint.limits, on_first, hear)
         exchange.run(request)
+        self.over_s = exchange.over_s
         self._endpoint.note_answer(exchange.model, exchange.oddities)
         lost = exchange.lost and connection.used
         if exchange.reusable:

@@ -20,6 +20,7 @@ from gevent.socket import wait_read, wait_write
 
 from loadtest.drive.alarms import Alarm
 from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
+from loadtest.drive.disorder import out_of_order
 from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
 from loadtest.drive.gather import reader
@@ -27,6 +28,7 @@ from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
 READ_SIZE = 64 * 1024
+LONG_NS = 2_000_000  # from a stamp to the read: the packets may have waited for a lost one
 _WRITABLE, _POLLIN = 2, 1
 
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
@@ -36,9 +38,9 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_alarm", "_alarm_s", "_clock", "_endpoint", "_incoming", "_outgoing", "_poll", "_recvmsg", "_socket", "_tls",
-        "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm", "reader", "used",
-        "writer",
+        "_alarm", "_alarm_s", "_clock", "_disorder", "_endpoint", "_incoming", "_outgoing", "_poll", "_recvmsg",
+        "_socket", "_tls", "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm",
+        "reader", "used", "writer",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
@@ -50,6 +52,7 @@ class Connection:
         self.arrived_ns = 0  # of the latest read, on perf_counter_ns
         self.kernel = False  # whether that was the kernel's stamp
         self.lag_ns = 0  # from the stamp to the read
+        self._disorder = 0  # packets that had come out of order when that was last asked
         self.alarms = endpoint.alarms
         self.on_alarm: Callable[[], None] | None = None  # whom an alarm concerns at the moment
         self._alarm: Alarm | None = None
@@ -136,11 +139,16 @@ class Connection:
         data, ancillary, _, _ = recvmsg(READ_SIZE, STAMP_SPACE)
         now_ns = time.perf_counter_ns()
         arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
-        self.kernel = arrived_ns >= 0
+        self.kernel = arrived_ns >= 0 and not (now_ns - arrived_ns > LONG_NS and self._waited_for_another())
         # What came before a lost packet's second sending could not be read until that had come: no stamp goes back.
-        self.arrived_ns = max(arrived_ns, self.arrived_ns) if arrived_ns >= 0 else now_ns
+        self.arrived_ns = max(arrived_ns, self.arrived_ns) if self.kernel else now_ns
         self.lag_ns = now_ns - self.arrived_ns
         return data if self._tls is None else self._decrypted(data)
+
+    def _waited_for_another(self) -> bool:
+        """Return whether packets have come out of order since this was last asked."""
+        before, self._disorder = self._disorder, out_of_order(self._socket)
+        return self._disorder != before
 
     def _decrypted(self, data: bytes) -> bytes | None:
         assert self._tls is not None

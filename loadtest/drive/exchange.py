@@ -7,6 +7,7 @@ It is one object of one state, whose steps call each other on the hot path; henc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ class Exchange:
     __slots__ = (
         "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_kernel_reads", "_lag_ns", "_left",
         "_limits", "_on_first", "_origin_ns", "_over", "_record", "_repeats", "_reply", "_sent_s", "_settled",
-        "_splitter", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost",
+        "_splitter", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost", "over_s",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,7 @@ class Exchange:
         self._waiter: Any = None  # the user's greenlet, once it waits
         self._over = False
         self._settled = False
+        self.over_s = -math.inf  # when the end of the body came, or nobody waited for it any longer
         self.crash: Exception | None = None
         self.lost = False
 
@@ -261,8 +263,11 @@ class Exchange:
 
     def _end_tail(self) -> None:
         """The end of the body has not followed [DONE]: nobody waits for it any longer."""
+        if self._over:
+            return
+        self._guarded(self._drain)
         if not self._over:
-            self._guarded(self._drain)
+            self.over_s = self._clock.now_s()
             self._release()
 
     # ---- ends
@@ -272,6 +277,7 @@ class Exchange:
         if not self._settled:
             wrong = self._deltas.verdict() if self._text is None else refusal(self._reply, self._text)
             self._settle(wrong, at_s)
+        self.over_s = at_s
         self._release()
 
     def _closed(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
@@ -210,7 +211,7 @@ class LLMUser(User):
         cell.due(request)
         heard = Heard() if cell.texts is not None else None
         try:
-            self._stream(path, body, request, None if heard is None else heard.take)
+            over_s = self._stream(path, body, request, None if heard is None else heard.take)
         finally:  # a killed user's request is kept too, as cancelled
             if request.end_s != request.end_s:
                 request.end_s = cell.clock.now_s()
@@ -219,21 +220,27 @@ class LLMUser(User):
             cell.ended(request)
             if cell.texts is not None and heard is not None and cell.in_window(request):
                 cell.texts.consider(request, body, heard)
-        self._ready_s = request.end_s
+        self._ready_s = max(request.end_s, over_s)  # what the end of the body takes is not the client's lateness
         if request.outcome != Outcome.OK and cell.opened is None:  # arrivals do not wait for anyone
             self._pause_s = PAUSE_AFTER_FAILURE_S
         return request
 
-    def _stream(self, path: str, body: bytes, request: Request, hear: Callable[[bytes], None] | None) -> None:
-        """Send a request on the user's own connection, or in an open load on one of the cell's."""
+    def _stream(self, path: str, body: bytes, request: Request, hear: Callable[[bytes], None] | None) -> float:
+        """Send a request on the user's own connection, or in an open load on one of the cell's.
+
+        Returns when the answer's body had ended, on the run's clock.
+        """
         if self._client is not None:
             self._client.stream(path, body, request, hear=hear)
-        elif self.cell.opened is not None and not self.cell.turns_away(request):
-            client = self.cell.opened.take(self.cell.new_client)
-            try:
-                client.stream(path, body, request, hear=hear)
-            finally:
-                self.cell.opened.give_back(client)
+            return self._client.over_s
+        if self.cell.opened is None or self.cell.turns_away(request):
+            return -math.inf
+        client = self.cell.opened.take(self.cell.new_client)
+        try:
+            client.stream(path, body, request, hear=hear)
+            return client.over_s
+        finally:
+            self.cell.opened.give_back(client)
 
     def _sleep_until(self, due_s: float) -> None:
         sleep_until(self.cell.clock.perf_s(due_s))

@@ -107,8 +107,10 @@ def test_a_narrow_way_that_loses_packets_holds_for_both_and_every_token_is_count
     found = _json(folder / "verdict.json")
     assert all(cell["tokens_client"] == cell["tokens_server"] for cell in found["cells"])
     assert not any("started again" in mark for cell in found["cells"] for mark in cell["marks"])
-    if found["decision"]["exit_code"] == 5:  # on a busy machine; the way must not be what is blamed on the client
-        assert "too busy" in " ".join(found["decision"]["reasons"])
+    marks = " ".join(mark for cell in found["cells"] for mark in cell["marks"])
+    assert "sent late" not in marks  # nor is the client blamed for what the way takes
+    assert "client read up to" not in marks
+    assert found["decision"]["exit_code"] != 5, found["decision"]["reasons"]
     assert_nothing_left(command)
 
 
