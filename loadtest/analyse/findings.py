@@ -18,7 +18,7 @@ class TailRatio:
     speedup: Estimate = Estimate()  # baseline ÷ candidate: above 1 is better for the candidate
     difference_s: Estimate = Estimate()  # candidate − baseline: below 0 is better
     requests: int = 0  # of the arm that has fewer
-    requests_needed: int = 0  # for an interval, after the design effect
+    requests_needed: int = 0  # for an interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

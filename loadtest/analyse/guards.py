@@ -9,10 +9,10 @@ from functools import partial
 
 from loadtest.analyse.compare import Curve, Figures, fit_curve, log_ratios, paired
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.percentiles import QUANTILES, bound_needs
 from loadtest.analyse.results import ArmLevel, Finding, Guard
 from loadtest.analyse.stats import CONFIDENCE
 from loadtest.analyse.summary import GUARD_TAILS
-from loadtest.analyse.tails import QUANTILES, bound_needs
 from loadtest.settings import Decision
 
 ROUNDING = 1e-9

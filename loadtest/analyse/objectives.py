@@ -15,25 +15,21 @@ from numpy.typing import NDArray
 
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.counters import tokens_per_step
-from loadtest.analyse.design_effect import quantile_effects
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.held_back import ABSENT
 from loadtest.analyse.metrics import BY_NAME, Kind
+from loadtest.analyse.percentiles import QUANTILES, percentiles
 from loadtest.analyse.shares import share_estimates
 from loadtest.analyse.stats import (
     CONFIDENCE,
     mean_estimate,
-    merged,
-    quantile_estimate,
-    rank_interval,
 )
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.record import CellRecord
 from loadtest.settings import Limits
 from loadtest.slo import COUNTED, GOODPUT, Slo, Unit
 
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 COLUMNS = {"ttft": "ttft_s", "ttft_visible": "ttft_visible_s", "e2e": "e2e_s", "tpot": "tpot_s",
            "worst_stall": "worst_stall_s"}  # fmt: skip
 WITHIN_STREAM = ("tpot", "worst_stall")  # what an answer of one chunk does not have
@@ -199,19 +195,18 @@ def _shares(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
 
 
 def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
-    """Return order-statistic intervals of the pooled requests, after the design effect of the blocks."""
+    """Return the percentiles of the pooled requests."""
     metric, q = BY_NAME[slo.metric], QUANTILES[slo.statistic]
     assert metric.values is not None
-    blocks = {level: [metric.values(found.requests.cell(c)) for c in found.of(arm, level)] for level in found.levels}
-    pooled = {level: merged(samples) for level, samples in blocks.items()}
-    effects = quantile_effects(blocks, pooled, q, varying=found.varying, restarted=found.restarted,
-                               confidence=found.confidence)  # fmt: skip
-    result: dict[float, Estimate] = {}
-    for level, sample in pooled.items():
-        due = sum(int(found.requests.cell(c).measured.sum()) for c in found.of(arm, level))
-        alike = sample.size / due if metric.kind is Kind.POOLED and due else 1.0
-        result[level] = quantile_estimate(sample, q, effects.get(level, alike), found.confidence)
-    return result
+    cells = {level: [found.requests.cell(c) for c in found.of(arm, level)] for level in found.levels}
+    blocks = {level: [metric.values(rows) for rows in own] for level, own in cells.items()}
+    each = None
+    if metric.kind is Kind.POOLED:
+        due = {level: sum(int(rows.measured.sum()) for rows in own) for level, own in cells.items()}
+        each = {x: sum(s.size for s in own) / due[x] if due[x] else 1.0 for x, own in blocks.items()}
+    told = percentiles(blocks, q, values_each=each, varying=found.varying, restarted=found.restarted,
+                       confidence=found.confidence)  # fmt: skip
+    return {level: one.estimate for level, one in told.items()}
 
 
 def spread(slo: Slo, arm: str, found: Measurements) -> dict[float, bool]:
@@ -231,11 +226,3 @@ def identical(slo: Slo, figures: Sequence[float]) -> bool:
     if slo.measure.unit is Unit.SHARE and set(figures) <= {0.0, 1.0}:
         return False
     return max(figures) - min(figures) <= SAME * abs(max(figures))
-
-
-def requests_needed(q: float) -> int:
-    """Return how many independent requests bound the q-quantile from above with 95 % confidence, two-sided."""
-    n = max(1, math.ceil(math.log(0.025) / math.log(q)))
-    while rank_interval(n, q)[1] is None:
-        n += 1
-    return n

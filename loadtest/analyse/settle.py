@@ -6,7 +6,7 @@ import math
 
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate_results import GateOutcome, SloAt
-from loadtest.analyse.objectives import QUANTILES, requests_needed
+from loadtest.analyse.percentiles import DEEP, QUANTILES, bound_needs, each_block_needs
 from loadtest.slo import Ask, Slo
 
 OUT_OF_REACH = 30  # times what there is: more is not proposed
@@ -50,7 +50,13 @@ def _what(slo: Slo, more: int) -> str:
 
 def _no_bound(slo: Slo, observed: Estimate) -> str:
     if slo.ask is Ask.ABSOLUTE and slo.statistic in QUANTILES and observed.n:
-        needed = requests_needed(QUANTILES[slo.statistic])
+        q = QUANTILES[slo.statistic]
+        if q > DEEP:
+            return (
+                f"At least {each_block_needs(q):,} requests in each block bound a {slo.statistic}; there are"
+                f" {observed.n:,} in all."
+            )
+        needed = bound_needs(q)
         if observed.n >= needed:
             return f"More blocks: they differ so much that {observed.n:,} values are worth fewer than {needed:,}."
         return (

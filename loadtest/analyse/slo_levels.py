@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate_results import GateOutcome, SloAt
 from loadtest.analyse.objectives import (
-    QUANTILES,
     Measurements,
     counter_samples,
     estimates,
@@ -18,6 +17,7 @@ from loadtest.analyse.objectives import (
     spread,
 )
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
+from loadtest.analyse.percentiles import QUANTILES
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.shares import difference
 from loadtest.errors import nearest

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadtest.analyse import design_effect
 from loadtest.analyse.damage import cell_damage
 from loadtest.analyse.estimates import Estimate, within
 from loadtest.analyse.explain import ByCell, window_gauge
 from loadtest.analyse.metrics import METRICS, Kind, Metric
+from loadtest.analyse.percentiles import QUANTILES, percentiles
 from loadtest.analyse.results import ArmLevel, Tail
-from loadtest.analyse.stats import Sample, mean_estimate, merged, quantile_estimate
+from loadtest.analyse.stats import Sample, mean_estimate, merged
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.record import CellRecord, Outcome
 
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 GUARD_TAILS = ("p50", "p90", "p95")
 FAILURES: dict[str, str] = {
     Outcome.HTTP_ERROR: "HTTP {status}",
@@ -153,24 +152,24 @@ def _tails(
     requests: Requests, by_level: Mapping[float, Sequence[CellRecord]], measured: Mapping[int, Measured],
     metric: Metric, *, varying: bool, restarted: bool,
 ) -> dict[float, Tail]:  # fmt: skip
-    """Return the percentiles by level; their design effect is estimated over all levels of the arm."""
+    """Return the percentiles by level."""
     assert metric.values is not None
     blocks: dict[float, list[Sample]] = {
         level: [metric.values(requests.cell(c)) for c in cells] for level, cells in by_level.items()
     }
     pooled = {level: merged(samples) for level, samples in blocks.items()}
-    effects = {
-        name: design_effect.quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted)
+    each = None
+    if metric.kind is Kind.POOLED:
+        count = {level: sum(measured[c.cell].requests for c in cells) for level, cells in by_level.items()}
+        each = {x: sample.size / count[x] if count[x] else 1.0 for x, sample in pooled.items()}
+    told = {
+        name: percentiles(blocks, q, pooled=pooled, values_each=each, varying=varying, restarted=restarted)
         for name, q in QUANTILES.items()
     }
     tails: dict[float, Tail] = {}
-    for level, sample in pooled.items():
-        count = sum(measured[c.cell].requests for c in by_level[level])
-        # One block shows nothing of how alike the chunks of a request are: a request then counts as one value.
-        alike = sample.size / count if metric.kind is Kind.POOLED and count else 1.0
-        used = {name: effect.get(level, alike) for name, effect in effects.items()}
-        shown = {name: quantile_estimate(sample, q, used[name]) for name, q in QUANTILES.items()}
+    for level in pooled:
+        shown = {name: own[level].estimate for name, own in told.items()}
         deepest = [name for name, estimate in shown.items() if estimate.high is not None]
         tails[level] = Tail(metric=metric.name, **shown, deepest=deepest[-1] if deepest else "",
-                            design_effect=used)  # fmt: skip
+                            design_effect={name: own[level].design_effect for name, own in told.items()})  # fmt: skip
     return tails

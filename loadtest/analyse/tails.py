@@ -10,10 +10,9 @@ from scipy import stats
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.findings import TailRatio
 from loadtest.analyse.metrics import METRICS
+from loadtest.analyse.percentiles import QUANTILES, bound_needs
 from loadtest.analyse.results import ArmLevel
-from loadtest.analyse.stats import CONFIDENCE, rank_interval
-
-QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+from loadtest.analyse.stats import CONFIDENCE
 
 
 def requests_needed(q: float, over: int = 0, confidence: float = CONFIDENCE) -> int:
@@ -36,16 +35,6 @@ def requests_needed(q: float, over: int = 0, confidence: float = CONFIDENCE) -> 
 
 def _looks_good(within: int, over: int, q: float) -> float:
     return float(stats.beta.cdf(q, within, over + 1))
-
-
-def bound_needs(q: float, design_effect: float = 1.0) -> int:
-    """Return how many requests a two-sided 95 % interval of the q-quantile needs, after the blocks' design effect."""
-    n = max(1, math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(max(q, 1 - q))))
-    while None in rank_interval(n, q):
-        n += 1
-    while n > 1 and None not in rank_interval(n - 1, q):
-        n -= 1
-    return math.ceil(n * max(1.0, design_effect))
 
 
 def combined(base: Estimate, cand: Estimate, turn: Callable[[float], float]) -> tuple[float, float, float] | None:
@@ -93,7 +82,7 @@ def _tail_ratio(metric: str, level: float, statistic: str, base: ArmLevel, cand:
         speedup=_estimate(ratio, math.exp, count) if ratio else Estimate(value=_quotient(*own), n=count),
         difference_s=_estimate(difference, float, count) if difference else Estimate(n=count),
         requests=count,
-        requests_needed=bound_needs(QUANTILES[statistic], effect),
+        requests_needed=bound_needs(QUANTILES[statistic], effect, max(row.means[metric].n for row in (base, cand))),
     )
 
 

@@ -10,7 +10,7 @@ from loadtest.drive.budget import SINGLE, START_UP_S, level_s, plan_s, words
 from loadtest.drive.outputs import wanted_in_run
 from loadtest.drive.plan import Cell, cell_duration_s
 from loadtest.drive.prepare import REQUEST_S, SIMULATED_REQUEST_S, Prepared, terms_of
-from loadtest.drive.slo_check import BOUND_NEEDS, objective_words
+from loadtest.drive.slo_check import BOUND_NEEDS, needs, objective_words
 from loadtest.drive.stages import RESERVED_LEVELS
 from loadtest.drive.timetable import Habits, timetable
 from loadtest.loads import unit_of
@@ -47,7 +47,7 @@ def forecast(experiment: Experiment, cells: Sequence[Cell], request_s: float, st
     ]
     sentences += _arrival_words(experiment, request_s, habits)
     pooled = window.min_requests * blocks
-    reached = [name for name, needs in BOUND_NEEDS.items() if pooled >= needs]
+    reached = [name for name in BOUND_NEEDS if pooled >= needs(name, blocks)]
     if window.max_s > window.min_s:
         sentences.append(f"Requests: at least {pooled} per arm and level, unless the longest window cuts them:"
                          f" percentiles with a bound up to {reached[-1] if reached else 'none'}.")  # fmt: skip

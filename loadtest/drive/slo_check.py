@@ -12,6 +12,12 @@ from loadtest.slo_tables import objectives
 
 # Least requests for a two-sided 95 % upper bound of a percentile (binomial order statistics): below it none exists.
 BOUND_NEEDS = {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
+EACH_BLOCK = {"p99": 500}  # and least requests of each block, five beyond the percentile
+
+
+def needs(statistic: str, blocks: int) -> int:
+    """Return how many requests bound a percentile at a load; 0 of what is none."""
+    return max(BOUND_NEEDS.get(statistic, 0), blocks * EACH_BLOCK.get(statistic, 0))
 
 
 def refuse_unjudgeable(experiment: Experiment, *, compared: bool) -> None:
@@ -74,10 +80,10 @@ def objective_words(experiment: Experiment) -> list[str]:
     sentences = [f"Objectives: {'; '.join(slo.sentence for slo in found)}."] if found else []
     pooled = experiment.window.min_requests * experiment.plan.blocks
     for slo in found:
-        needs = BOUND_NEEDS.get(slo.statistic, 0) if slo.ask is Ask.ABSOLUTE else 0
-        if pooled < needs:
+        needed = needs(slo.statistic, experiment.plan.blocks) if slo.ask is Ask.ABSOLUTE else 0
+        if pooled < needed:
             sentences.append(
-                f"Out of reach as planned: {slo.sentence} needs {needs} requests at a load, and {pooled} are planned."
+                f"Out of reach as planned: {slo.sentence} needs {needed} requests at a load, and {pooled} are planned."
             )
         if slo.load.unit in (USERS, RATE, SESSIONS) and slo.load.value not in experiment.load.levels:
             sentences.append(

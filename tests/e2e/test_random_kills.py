@@ -22,7 +22,7 @@ LOST_S = 1.5  # the second that may be lost, and what a busy machine adds
 @pytest.mark.parametrize(
     ("kills", "seed"),
     [
-        pytest.param(5, 1, marks=[pytest.mark.nightly, pytest.mark.timeout(400)]),
+        pytest.param(5, 1, marks=pytest.mark.timeout(400)),
         pytest.param(50, 2, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
     ],
 )

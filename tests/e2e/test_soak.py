@@ -21,7 +21,7 @@ GROWTH_MB, DRIFT_S = 6.0, 0.001
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(120, marks=[pytest.mark.nightly, pytest.mark.timeout(400)]),
+        pytest.param(120, marks=pytest.mark.timeout(400)),
         pytest.param(1800, marks=[pytest.mark.nightly, pytest.mark.timeout(2400)]),
     ],
 )

@@ -143,7 +143,7 @@ def test_blocks_that_differ_are_worth_fewer_requests() -> None:
 
 def test_a_tail_without_bound_says_how_many_requests_give_one() -> None:
     result = judged(one_block(), metric="ttft", statistic="p99", max="9 s", at="16 users")
-    assert result.would_settle == "At least 368 requests bound a p99, more where blocks differ; there are 70."
+    assert result.would_settle == "At least 500 requests in each block bound a p99; there are 70 in all."
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.percentiles import bound_needs
 from loadtest.analyse.results import ArmLevel, Tail
 from loadtest.analyse.stats import Sample, dispersion, merged, quantile_estimate, sample_of
-from loadtest.analyse.tails import bound_needs, combined, requests_needed, tail_ratios
+from loadtest.analyse.tails import combined, requests_needed, tail_ratios
 
 PUBLISHED = {  # MLPerf Inference's early stopping: q, confidence → requests for 0, 1, 2, 5 and 10 over the limit
     (0.50, 0.99): (7, 11, 14, 22, 35), (0.50, 0.95): (5, 8, 11, 18, 30),
@@ -33,11 +34,13 @@ def test_early_stopping_refuses_what_has_no_meaning(q: float, over: int, confide
         requests_needed(q, over, confidence)
 
 
-@pytest.mark.parametrize(("q", "n"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3688)])
+@pytest.mark.parametrize(("q", "n"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 500), (0.999, 5000)])
 def test_a_two_sided_bound_needs_the_published_requests(q: float, n: int) -> None:
+    """Of 368 independent values the largest bounds a p99 (3,688 a p999); a block needs five beyond it."""
     assert bound_needs(q) == n
     assert bound_needs(q, 0.5) == n
-    assert bound_needs(q, 2.5) == math.ceil(2.5 * n)
+    assert bound_needs(q, 2.5) == math.ceil(2.5 * {0.99: 368, 0.999: 3688}.get(q, n))
+    assert bound_needs(q, blocks=3) == (3 * n if q > 0.95 else n)
 
 
 def test_distances_add_in_squares() -> None:
@@ -54,7 +57,8 @@ def row(arm: str, **tails: Estimate) -> ArmLevel:
     names = ("ttft", "ttft_visible", "e2e", "tpot", "token_gap", "worst_stall")
     own = Tail(metric="ttft", p50=tails.get("p50", nothing), p99=tails.get("p99", nothing),
                design_effect={"p99": 3.0})  # fmt: skip
-    return ArmLevel(arm=arm, level=8.0, requests=100, failed=0, tails=dict.fromkeys(names, own))
+    means = dict.fromkeys(names, Estimate(value=1.0, n=3))
+    return ArmLevel(arm=arm, level=8.0, requests=100, failed=0, means=means, tails=dict.fromkeys(names, own))
 
 
 def test_a_speedup_of_a_tail_is_above_one_when_the_candidate_is_faster() -> None:
@@ -70,7 +74,7 @@ def test_a_speedup_of_a_tail_is_above_one_when_the_candidate_is_faster() -> None
     assert 1 < p50.speedup.low < 2 < p50.speedup.high
     assert (p50.requests, p50.requests_needed) == (80, 6)
     assert (p99.speedup.value, p99.speedup.low, p99.difference_s.value) == (1.0, None, None)
-    assert (p99.requests, p99.requests_needed) == (20, 3 * 368)
+    assert (p99.requests, p99.requests_needed) == (20, 3 * 500)
 
 
 def test_the_ratio_covers_the_truth_when_blocks_differ() -> None:
