@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from loadtest.analyse import first_fall, wording
-from loadtest.analyse.estimates import Crossing, Estimate
+from loadtest.analyse.estimates import Crossing, Estimate, exponential
 from loadtest.analyse.first_fall import Edge
 from loadtest.analyse.gate_results import Capacity
 from loadtest.analyse.slo_levels import GateFacts, absolute
@@ -154,7 +154,7 @@ def ratio_of(capacities: Sequence[Capacity]) -> Estimate:
     low = _distance(cand.value, cand.low, base.value, base.high)
     high = _distance(cand.value, cand.high, base.value, base.low)
     return Estimate(value=math.exp(middle), low=None if low is None else math.exp(middle - low),
-                    high=None if high is None else math.exp(middle + high))  # fmt: skip
+                    high=None if high is None else exponential(middle + high))  # fmt: skip
 
 
 def _distance(value: float, bound: float | None, other: float, other_bound: float | None) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, exponential
 from loadtest.analyse.metrics import METRICS, Metric
 from loadtest.analyse.resample import block_half_widths
 from loadtest.analyse.results import Speedup
@@ -45,7 +45,7 @@ class Curve:
 
     def ratio(self, level: float) -> Estimate:
         """Return the ratio at a level with its interval: the exponential of the mean log-ratio."""
-        return _shaped(self.at(level), math.exp)
+        return _shaped(self.at(level), exponential)
 
     def difference(self, level: float) -> Estimate:
         """Return the difference at a level with its interval."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+LARGEST = 709.0  # above it no float holds the exponential
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +17,11 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     n: int = 0  # blocks, or requests for a pooled percentile
+
+
+def exponential(x: float) -> float:
+    """Return e^x, infinite where no float holds it: an interval of few values that differ wildly."""
+    return math.exp(x) if x < LARGEST else math.inf
 
 
 def within(found: Estimate, least: float, most: float) -> Estimate:

@@ -47,7 +47,10 @@ def judge_slo(slo: Slo, facts: GateFacts) -> SloResult:
         return replace(result, outcome=NO_DATA, says=facts.unproven)
     levels = at_levels(slo, facts)
     found = _at(slo, facts, levels)
-    settles = settle.sentence(slo, found.at, limit, lower=lower) if found.at else ""
+    settles = ""
+    if found.at:
+        there = 0 if found.at.level is None else len(facts.found.of(arm, found.at.level))
+        settles = settle.sentence(slo, found.at, limit, lower=lower, blocks=there)
     return replace(result, outcome=found.outcome, at=found.at, levels=tuple(levels.values()), says=found.says,
                    would_settle=found.would_settle or settles)  # fmt: skip
 

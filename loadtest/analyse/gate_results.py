@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from loadtest.analyse.estimates import Crossing, Estimate
 
+IDENTICAL = "every block gives the same figure to the last digit, which no measurement does"
+
 
 class GateOutcome(StrEnum):
     """What the gate says of one objective, or of all."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loadtest.analyse.design_effect import quantile_effects
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, exponential
 from loadtest.analyse.stats import CONFIDENCE, Sample, half_widths, merged, quantile_estimate, rank_interval
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -46,6 +46,7 @@ def percentiles(
     values (the gaps between its chunks), how many, by level; they are not independent. `varying`: levels differ in how
     their blocks do, as in an open load. `restarted`: each block was a start of the servers of its own.
     """
+    blocks = {level: [sample for sample in samples if sample.size] for level, samples in blocks.items()}
     pooled = pooled or {level: merged(samples) for level, samples in blocks.items()}
     effects = quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted, confidence=confidence)
     of_blocks = _of_blocks(blocks, q, restarted=restarted, confidence=confidence)
@@ -55,7 +56,7 @@ def percentiles(
         if values_each is not None or level not in of_blocks:
             effect = effects.get(level, values_each[level] if values_each is not None else 1.0)
         own = quantile_estimate(sample, q, effect, confidence)
-        if sample.size < each_block_needs(q) * len(blocks[level]):
+        if any(block.size < each_block_needs(q) for block in blocks[level]):
             own = Estimate(value=own.value, n=own.n)
         elif level in of_blocks:
             own = _widened(own, *of_blocks[level], skew=SKEW / math.sqrt(len(blocks[level])) if q > 0.5 else 0.0)
@@ -97,8 +98,8 @@ def _widened(own: Estimate, mean: float, half: float, *, skew: float) -> Estimat
     if own.value is None or (own.low is None and own.high is None):
         return own
     above = max(0.0, math.log(own.value) - mean)
-    low, high = own.value * math.exp(-half), own.value * math.exp(half + skew * above)
+    low, high = own.value * math.exp(-half), own.value * exponential(half + skew * above)
     return Estimate(
-        value=own.value, n=own.n,
-        low=None if own.low is None else min(own.low, low), high=None if own.high is None else max(own.high, high),
+        value=own.value, n=own.n, low=None if own.low is None else min(own.low, low),
+        high=None if own.high is None or math.isinf(high) else max(own.high, high),
     )  # fmt: skip

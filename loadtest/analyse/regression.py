@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, exponential
 from loadtest.analyse.gate import GRAVEST
 from loadtest.analyse.gate_results import Gate, GateOutcome, Regression
 from loadtest.analyse.gating import concluded
@@ -171,7 +171,7 @@ def _quotient(above: Estimate, below: Estimate) -> Estimate:
         return Estimate(value=value, n=min(above.n, below.n))
     down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
     up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
-    return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up), n=min(above.n, below.n))
+    return Estimate(value=value, low=value * math.exp(-down), high=value * exponential(up), n=min(above.n, below.n))
 
 
 def _errors(here: Judgement, there: Judgement, level: float) -> Regression:

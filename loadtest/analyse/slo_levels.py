@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtest.analyse.estimates import Estimate
-from loadtest.analyse.gate_results import GateOutcome, SloAt
+from loadtest.analyse.gate_results import IDENTICAL, GateOutcome, SloAt
 from loadtest.analyse.objectives import (
     Measurements,
     counter_samples,
@@ -19,6 +19,7 @@ from loadtest.analyse.objectives import (
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
 from loadtest.analyse.percentiles import QUANTILES
 from loadtest.analyse.reach import Loads
+from loadtest.analyse.settle import value_noun
 from loadtest.analyse.shares import difference
 from loadtest.errors import nearest
 from loadtest.settings import Experiment
@@ -29,7 +30,6 @@ PASS, FAIL, INCONCLUSIVE, NO_DATA, INVALID = (
 )  # fmt: skip
 ROUNDING = 1e-12  # of the arithmetic between a limit and a bound that equals it
 NAMED = 10  # categories in a sentence
-IDENTICAL = "every block gives the same figure to the last digit, which no measurement does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def why_open(slo: Slo, own: Estimate, outcome: GateOutcome) -> str:
     if own.value is None:
         return f"no {slo.subject} was measured"
     if slo.statistic in QUANTILES and slo.ask is Ask.ABSOLUTE:
-        return f"{own.n} requests do not bound a {slo.statistic}"
+        return f"{own.n} {value_noun(slo)}s do not bound a {slo.statistic}"
     return "one block gives no interval"
 
 

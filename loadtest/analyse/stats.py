@@ -206,16 +206,16 @@ def half_widths(
 ) -> Floats:
     """Return the half-width of the t interval of each level's mean, the variance pooled over the levels.
 
-    NaN everywhere when no level has two values. The variance function is that of `pooled_variances`. With `restarted`
-    each block was a start of the servers: its levels share that start's luck, so that pooling over levels adds no
-    degrees of freedom to those of the blocks.
+    NaN everywhere when no level has two values, and where no degree of freedom is left. The variance function is that
+    of `pooled_variances`. With `restarted` each block was a start of the servers: its levels share that start's luck,
+    so that pooling over levels adds no degrees of freedom to those of the blocks.
     """
     counts = np.array([len(s) for s in samples])
     own = np.array([np.var(s, ddof=1) if len(s) > 1 else math.nan for s in samples])
     variance, dof = pooled_variances(loads, own, counts - 1)
     if restarted:
         dof = np.minimum(dof, counts - 1)
-    quantile = stats.t.ppf((1 + confidence) / 2, np.maximum(dof, 1e-9))
+    quantile = np.where(dof > 0, stats.t.ppf((1 + confidence) / 2, np.maximum(dof, 1e-9)), math.nan)
     return np.asarray(quantile * np.sqrt(variance / counts), dtype=float)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scipy import stats
 
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, exponential
 from loadtest.analyse.findings import TailRatio
 from loadtest.analyse.metrics import METRICS
 from loadtest.analyse.percentiles import QUANTILES, bound_needs
@@ -79,7 +79,7 @@ def _tail_ratio(metric: str, level: float, statistic: str, base: ArmLevel, cand:
         metric=metric,
         level=level,
         statistic=statistic,
-        speedup=_estimate(ratio, math.exp, count) if ratio else Estimate(value=_quotient(*own), n=count),
+        speedup=_estimate(ratio, exponential, count) if ratio else Estimate(value=_quotient(*own), n=count),
         difference_s=_estimate(difference, float, count) if difference else Estimate(n=count),
         requests=count,
         requests_needed=bound_needs(QUANTILES[statistic], effect, max(row.means[metric].n for row in (base, cand))),

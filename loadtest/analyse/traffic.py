@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loadtest.analyse.compare import Curve
-from loadtest.analyse.estimates import Estimate
+from loadtest.analyse.estimates import Estimate, exponential
 from loadtest.analyse.gate_results import DayLoad
 from loadtest.analyse.objectives import Measurements
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
@@ -87,7 +87,7 @@ def _between(curve: Curve, x: float, *, restarted: bool) -> Estimate:
     if np.isnan(parts).any():
         return Estimate(value=math.exp(mean), n=count)
     half = float(np.sum(parts)) if restarted else float(np.sqrt(np.sum(parts**2)))
-    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), n=count)
+    return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=exponential(mean + half), n=count)
 
 
 def _around(levels: Sequence[float], x: float) -> tuple[float, ...]:
@@ -141,7 +141,7 @@ def _combined(
     terms = np.concatenate([own[used], moved])
     half = float(np.abs(terms).sum()) if restarted else float(np.sqrt(np.sum(terms**2)))
     gain = sign * math.log(total)
-    return Estimate(value=math.exp(gain), low=math.exp(gain - half), high=math.exp(gain + half),
+    return Estimate(value=math.exp(gain), low=math.exp(gain - half), high=exponential(gain + half),
                     n=min(len(s) for s in curve.samples))  # fmt: skip
 
 

@@ -303,7 +303,9 @@ class Exchange:
         self._finish(Failure(Outcome.TRUNCATED, what))
 
     def _finish(self, failure: Failure) -> None:
-        self._settle(failure, self._clock.now_s())
+        at_s = self._clock.now_s()
+        self._settle(failure, at_s)
+        self.over_s = at_s
         self._release()
 
     def _settle(self, failure: Failure | None, at_s: float) -> None:

@@ -80,7 +80,8 @@ def objective_words(experiment: Experiment) -> list[str]:
     sentences = [f"Objectives: {'; '.join(slo.sentence for slo in found)}."] if found else []
     pooled = experiment.window.min_requests * experiment.plan.blocks
     for slo in found:
-        needed = needs(slo.statistic, experiment.plan.blocks) if slo.ask is Ask.ABSOLUTE else 0
+        of_requests = slo.ask is Ask.ABSOLUTE and slo.metric not in ("token_gap", "chunk_gap")  # a request has many
+        needed = needs(slo.statistic, experiment.plan.blocks) if of_requests else 0
         if pooled < needed:
             sentences.append(
                 f"Out of reach as planned: {slo.sentence} needs {needed} requests at a load, and {pooled} are planned."

@@ -43,6 +43,14 @@ def test_the_end_of_the_body_may_follow_done_in_a_read_of_its_own(serve: Any, co
     assert server.connections == 1
 
 
+def test_what_breaks_the_body_after_done_is_waited_for_like_its_end(serve: Any, connect: Any, say: Any) -> None:
+    server = serve([say.READ, say.HEAD + say.chunk(say.answer(2)), 0.004, b"no chunk\r\n", say.HOLD])
+    client = connect(server.url)
+    record = stream(client)
+    assert record.outcome == "ok"
+    assert client.over_s - record.end_s >= 0.003
+
+
 @pytest.mark.parametrize("name", ["connection: close", "trailing bytes", "a second response", "no end of the body"])
 def test_a_connection_out_of_step_is_dropped(serve: Any, connect: Any, say: Any, name: str) -> None:
     good = say.good(2)

@@ -10,10 +10,11 @@ import pytest
 from gate_facts import PLAIN, alone, facts_of, few_survivors, judged, one_block, plain, with_failures
 from made_run import BASE, SPEC
 
+from loadtest.analyse import settle
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate import GRAVEST
-from loadtest.analyse.gate_results import GateOutcome
-from loadtest.analyse.slo_levels import IDENTICAL, held
+from loadtest.analyse.gate_results import IDENTICAL, GateOutcome, SloAt
+from loadtest.analyse.slo_levels import held
 from loadtest.settings import Experiment, Traffic
 from loadtest.slo import MEASURES, Ask
 from loadtest.slo_tables import objectives
@@ -143,7 +144,28 @@ def test_blocks_that_differ_are_worth_fewer_requests() -> None:
 
 def test_a_tail_without_bound_says_how_many_requests_give_one() -> None:
     result = judged(one_block(), metric="ttft", statistic="p99", max="9 s", at="16 users")
-    assert result.would_settle == "At least 500 requests in each block bound a p99; there are 70 in all."
+    assert result.would_settle == (
+        "A p99 needs at least 500 requests in each block, more where blocks differ; there are 70 in all."
+    )
+
+
+def test_more_blocks_settle_what_blocks_leave_open() -> None:
+    """More requests of the same blocks would not: the interval is as wide as the blocks differ."""
+    observed = Estimate(value=1.0, low=0.8, high=1.2, n=600)
+    at = SloAt(level=16.0, outcome=OPEN, observed=observed)
+    for metric, statistic in (("ttft", "p90"), ("chunk_gap", "p50"), ("e2e", "mean"), ("error_ratio", "")):
+        table = {"metric": metric, "max": "2 %" if metric == "error_ratio" else "2 s", "at": "16 users"}
+        (slo,) = objectives(({**table, "statistic": statistic} if statistic else table,))
+        assert settle.sentence(slo, at, 1.1, lower=True, blocks=3).startswith("About 9 more blocks would settle it")
+    untested = settle.sentence(slo, at, 1.1, lower=True)
+    assert untested.startswith("About 1,800 more requests would settle it")
+
+
+def test_blocks_that_are_alike_to_the_last_digit_are_not_told_to_differ() -> None:
+    at = SloAt(level=16.0, outcome=NO_DATA, observed=Estimate(value=1.0, n=600), says=IDENTICAL)
+    (slo,) = objectives(({"metric": "ttft", "statistic": "p90", "max": "1 s", "at": "16 users"},))
+    assert settle.sentence(slo, at, 1.0, lower=True, blocks=3) == ""
+    assert settle.sentence(slo, replace(at, says=""), 1.0, lower=True).startswith("More blocks: they differ so much")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from loadtest.analyse.compare import fit_curve
 from loadtest.analyse.design_effect import quantile_effects
+from loadtest.analyse.estimates import exponential
 from loadtest.analyse.percentiles import SKEW, percentiles
-from loadtest.analyse.stats import Sample, merged, quantile_estimate, sample_of
+from loadtest.analyse.stats import Sample, half_widths, merged, quantile_estimate, sample_of
 
 TIGHT = np.linspace(-1e-6, 1e-6, 101)  # log times of a block whose requests take nearly one time
 
@@ -78,6 +80,35 @@ def test_values_of_one_request_do_not_count_as_independent_ones() -> None:
     blocks = {8.0: of_logs(*(rng.normal(shift, 0.1, 400) for shift in (-0.1, 0.0, 0.1)))}
     effect = percentiles(blocks, 0.5, values_each={8.0: 20.0})[8.0].design_effect
     assert effect == quantile_effects(blocks, {8.0: merged(blocks[8.0])}, 0.5)[8.0]
+
+
+def test_a_level_of_one_start_has_no_interval_of_starts() -> None:
+    blocks = {4.0: of_logs(TIGHT, TIGHT + 0.1), 8.0: of_logs(TIGHT)}
+    found = percentiles(blocks, 0.5, restarted=True)
+    assert found[4.0].estimate.high is not None
+    assert found[8.0].design_effect > 1  # that of the level which has two
+    assert math.isnan(half_widths(np.array([4.0, 8.0]), [np.array([0.0, 0.1]), np.array([0.0])], restarted=True)[1])
+
+
+def test_an_interval_that_no_float_holds_has_no_upper_bound() -> None:
+    """Two blocks a factor of 10 apart, 99.95 % confidence: t(1) is 1,273, and half the width 1,466 in logarithms."""
+    found = percentiles({8.0: of_logs(TIGHT, TIGHT + math.log(10))}, 0.5, confidence=0.9995)[8.0].estimate
+    assert found.high is None
+    assert found.low == 0.0
+    assert exponential(710.0) == math.inf
+    assert fit_curve({8.0: [0.0, 9.0]}, confidence=0.9999).ratio(8.0).high == math.inf
+
+
+def test_blocks_without_a_value_say_nothing() -> None:
+    two = of_logs(TIGHT, TIGHT + 0.1)
+    empty = sample_of(np.empty(0))
+    assert percentiles({8.0: [*two, empty]}, 0.9)[8.0] == percentiles({8.0: two}, 0.9)[8.0]
+
+
+def test_a_p99_of_uneven_blocks_is_bounded_by_none() -> None:
+    rng = np.random.default_rng(7)
+    found = percentiles({8.0: of_logs(*(rng.normal(0, 0.1, n) for n in (3000, 499, 600)))}, 0.99)[8.0].estimate
+    assert (found.low, found.high) == (None, None)
 
 
 @pytest.mark.parametrize(("each", "bounded"), [(499, False), (500, True)])
