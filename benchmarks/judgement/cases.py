@@ -27,8 +27,7 @@ FALSE_AT_MOST = 0.065
 TRUTH_AT_MOST = 0.2  # standard error of the truth ÷ median half-width of the intervals
 # Share of experiments without an interval (tails: of levels), at most. Break-evens: by case, below.
 SPEEDUP_CEILING = 0.0
-# Of tails that is what windows of seconds hold: at the lowest load too few for a p95, nowhere 500 a block for a p99.
-TAIL_CEILINGS = {"p50": 0.02, "p90": 0.20, "p95": 0.25, "p99": 1.0}
+TAIL_CEILINGS = {"p50": 0.02, "p90": 0.05, "p95": 0.15, "p99": 0.90}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
