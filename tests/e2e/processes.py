@@ -118,6 +118,12 @@ def processes_that_mention(*words: str) -> dict[int, str]:
     return found
 
 
+def assert_ended(command: Command) -> None:
+    """Fail unless the run came to its end: with an answer, or with none for the machine's sake."""
+    code = command.process.returncode
+    assert code in (0, 3, 4) or (code == INVALID and command.busy), command.text
+
+
 def assert_asked_alike(rows: Sequence[Mapping[str, Any]], *, more_than: int = 0) -> None:
     """Fail unless both arms were asked so many requests, each with the same body; `rows` are those of the records."""
     bodies: dict[tuple[Any, ...], dict[str, str]] = {}

@@ -7,8 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import CHAT
-from test_two_stages import assert_ended
+from processes import CHAT, assert_ended
 
 from loadtest.servers.process import start_simulated
 

@@ -78,7 +78,6 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.nightly
 def test_the_simulated_pair_is_measured_and_ended(tmp_path: Path) -> None:
     script = Script(tmp_path, "--simulated", *SHORT)
     code, text = script.wait()

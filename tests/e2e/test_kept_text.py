@@ -24,7 +24,6 @@ def short(loadtest: Starter, *more: str) -> Path:
     return command.folder
 
 
-@pytest.mark.nightly
 def test_a_run_keeps_the_text_of_its_slowest_requests_where_it_was_told_so(loadtest: Starter, tmp_path: Path) -> None:
     folder = short(loadtest, "--keep-text")
     texts = [json.loads(line) for line in (folder / "texts.jsonl").read_text().splitlines()]

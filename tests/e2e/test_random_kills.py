@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import CHAT, Command, assert_nothing_left, processes_that_mention
-from test_two_stages import assert_ended, assert_whole
+from processes import CHAT, Command, assert_ended, assert_nothing_left, processes_that_mention
+from test_two_stages import assert_whole
 
 from loadtest.run_folder import read_lines, read_requests
 

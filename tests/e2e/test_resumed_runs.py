@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, assert_nothing_left
-from test_two_stages import assert_ended, assert_whole
+from processes import CHAT, assert_ended, assert_nothing_left
+from test_two_stages import assert_whole
 
 pytestmark = pytest.mark.e2e
 SHORT = ("--levels", "2,4", "--window", "1s", "--blocks", "2", "--set", "generation.max_tokens=16")

@@ -11,16 +11,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from processes import CHAT, assert_asked_alike, assert_nothing_left, free_port
+from processes import CHAT, assert_asked_alike, assert_ended, assert_nothing_left, free_port
 
 pytestmark = pytest.mark.e2e
 QUICK = ("--set", "generation.max_tokens=16", "--set", "load.think_time=0", "--set", "window.warmup_requests=1")
 TWO = ("--levels", "2,6,12", "--set", "plan.stages=two", "--window", "1s", "--blocks", "2", *QUICK)
-
-
-def assert_ended(command) -> None:
-    """The run came to its end: with an answer, or with none for the machine's sake."""
-    assert command.process.returncode in (0, 3, 4) or (command.process.returncode == 5 and command.busy), command.text
 
 
 def _json(path: Path) -> dict:
