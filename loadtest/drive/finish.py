@@ -15,8 +15,26 @@ from loadtest.drive.header import gpus_now
 from loadtest.drive.prepare import Prepared
 from loadtest.drive.resume import Resumed
 from loadtest.drive.truth import NULL, agreement
+from loadtest.drive.turns import Managed
 from loadtest.json_files import write_json
+from loadtest.record import GIVEN_UP
 from loadtest.run_folder import finish_requests, read_requests
+
+
+def how_it_ended(last: dict[str, Any], managed: Managed, *, stopped: bool, given_up: str) -> dict[str, Any]:
+    """Return the driver's last word with what it does not know: a stop, a certain failure, a server that has gone.
+
+    `given_up`: why the run was ended early, empty where it was not.
+    """
+    if stopped:
+        return last | {"state": "interrupted", "reason": "stopped by the user"}
+    if given_up:
+        return last | {"state": GIVEN_UP, "reason": given_up}
+    if last["state"] == "aborted":
+        return last | {"reason": f"{last['reason']} {managed.lost()}".rstrip()}
+    if managed.gone:
+        return last | {"state": "aborted", "kind": "run", "reason": managed.gone}
+    return last
 
 
 def note_end(header: dict[str, Any], last: Mapping[str, Any]) -> None:

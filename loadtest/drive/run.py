@@ -13,7 +13,7 @@ from typing import Any
 from loadtest.drive.budget import level_s
 from loadtest.drive.early_end import Looks
 from loadtest.drive.failure import counted
-from loadtest.drive.finish import Finish, note_end
+from loadtest.drive.finish import Finish, how_it_ended, note_end
 from loadtest.drive.folder import has_requests, make_folder, remove_if_empty
 from loadtest.drive.header import boot_id, complete_header, make_header
 from loadtest.drive.interrupts import hold_interrupts
@@ -42,7 +42,6 @@ from loadtest.drive.turns import Managed, Turns
 from loadtest.drive.workers.wanted import refuse_taken
 from loadtest.errors import Interrupted, LoadtestError, NotComparable, RunError, UsageError, unwritable
 from loadtest.json_files import write_json
-from loadtest.record import GIVEN_UP
 from loadtest.servers.control import Arm
 from loadtest.servers.identity import Identity
 from loadtest.servers.managed import StartFailed
@@ -178,14 +177,8 @@ class _Run:
         turns = Turns(prepared, self._managed, self._meet, part, known) if restarts else None
         last = driver.follow(self._listener(driver, turns, origin_ns))
         hold_interrupts()  # what was measured is now written in its final form, which takes seconds at most
-        if driver.asked_to_stop:
-            last = last | {"state": "interrupted", "reason": "stopped by the user"}
-        elif self._looks is not None and self._looks.reason:
-            last = last | {"state": GIVEN_UP, "reason": self._looks.reason}
-        elif last["state"] == "aborted":
-            last = last | {"reason": f"{last['reason']} {self._managed.lost()}".rstrip()}
-        elif self._managed.gone:
-            last = last | {"state": "aborted", "kind": "run", "reason": self._managed.gone}
+        given_up = self._looks.reason if self._looks is not None else ""
+        last = how_it_ended(last, self._managed, stopped=driver.asked_to_stop, given_up=given_up)
         return self._conclude(last, turns.failure if turns else None, origin_ns)
 
     def _begin(self, started: datetime, origin_ns: int) -> Planning:
