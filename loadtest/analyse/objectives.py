@@ -21,10 +21,7 @@ from loadtest.analyse.held_back import ABSENT
 from loadtest.analyse.metrics import BY_NAME, Kind
 from loadtest.analyse.percentiles import QUANTILES, percentiles
 from loadtest.analyse.shares import share_estimates
-from loadtest.analyse.stats import (
-    CONFIDENCE,
-    mean_estimate,
-)
+from loadtest.analyse.stats import CONFIDENCE, mean_estimate
 from loadtest.analyse.table import CellRows, Requests
 from loadtest.record import CellRecord
 from loadtest.settings import Limits
@@ -200,12 +197,9 @@ def _tails(slo: Slo, arm: str, found: Measurements) -> dict[float, Estimate]:
     assert metric.values is not None
     cells = {level: [found.requests.cell(c) for c in found.of(arm, level)] for level in found.levels}
     blocks = {level: [metric.values(rows) for rows in own] for level, own in cells.items()}
-    each = None
-    if metric.kind is Kind.POOLED:
-        due = {level: sum(int(rows.measured.sum()) for rows in own) for level, own in cells.items()}
-        each = {x: sum(s.size for s in own) / due[x] if due[x] else 1.0 for x, own in blocks.items()}
-    told = percentiles(blocks, q, values_each=each, varying=found.varying, restarted=found.restarted,
-                       confidence=found.confidence)  # fmt: skip
+    due = {level: sum(int(rows.measured.sum()) for rows in own) for level, own in cells.items()}
+    told = percentiles(blocks, q, requests=due if metric.kind is Kind.POOLED else None, varying=found.varying,
+                       restarted=found.restarted, confidence=found.confidence)  # fmt: skip
     return {level: one.estimate for level, one in told.items()}
 
 

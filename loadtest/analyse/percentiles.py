@@ -37,24 +37,28 @@ class Percentile:
 
 def percentiles(
     blocks: Blocks, q: float, *, pooled: Mapping[float, Sample] | None = None,
-    values_each: Mapping[float, float] | None = None, varying: bool = False, restarted: bool = False,
+    requests: Mapping[float, int] | None = None, varying: bool = False, restarted: bool = False,
     confidence: float = CONFIDENCE,
 ) -> dict[float, Percentile]:  # fmt: skip
     """Return the q-quantile of every level.
 
-    `pooled`: each level's blocks as one sample, where that is at hand. `values_each`: where a request has several
-    values (the gaps between its chunks), how many, by level; they are not independent. `varying`: levels differ in how
-    their blocks do, as in an open load. `restarted`: each block was a start of the servers of its own.
+    `pooled`: each level's blocks as one sample, where that is at hand. `requests`: how many there are at each level,
+    where one has several values (the gaps between its chunks), which are not independent. `varying`: levels differ in
+    how their blocks do, as in an open load. `restarted`: each block was a start of the servers of its own.
     """
     blocks = {level: [sample for sample in samples if sample.size] for level, samples in blocks.items()}
     pooled = pooled or {level: merged(samples) for level, samples in blocks.items()}
-    effects = quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted, confidence=confidence)
     of_blocks = _of_blocks(blocks, q, restarted=restarted, confidence=confidence)
+    effects: dict[float, float] = {}
+    if requests is not None or len(of_blocks) < len(pooled):
+        effects = quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted, confidence=confidence)
     found = {}
     for level, sample in pooled.items():
         effect = 1.0
-        if values_each is not None or level not in of_blocks:
-            effect = effects.get(level, values_each[level] if values_each is not None else 1.0)
+        if requests is not None or level not in of_blocks:
+            # One block shows nothing of how alike the values of a request are: a request then counts as one value.
+            alike = sample.size / requests[level] if requests and requests[level] else 1.0
+            effect = effects.get(level, alike)
         own = quantile_estimate(sample, q, effect, confidence)
         if any(block.size < each_block_needs(q) for block in blocks[level]):
             own = Estimate(value=own.value, n=own.n)

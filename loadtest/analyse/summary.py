@@ -158,12 +158,10 @@ def _tails(
         level: [metric.values(requests.cell(c)) for c in cells] for level, cells in by_level.items()
     }
     pooled = {level: merged(samples) for level, samples in blocks.items()}
-    each = None
-    if metric.kind is Kind.POOLED:
-        count = {level: sum(measured[c.cell].requests for c in cells) for level, cells in by_level.items()}
-        each = {x: sample.size / count[x] if count[x] else 1.0 for x, sample in pooled.items()}
+    several = metric.kind is Kind.POOLED
+    counts = {x: sum(measured[c.cell].requests for c in cells) for x, cells in by_level.items()} if several else None
     told = {
-        name: percentiles(blocks, q, pooled=pooled, values_each=each, varying=varying, restarted=restarted)
+        name: percentiles(blocks, q, pooled=pooled, requests=counts, varying=varying, restarted=restarted)
         for name, q in QUANTILES.items()
     }
     tails: dict[float, Tail] = {}

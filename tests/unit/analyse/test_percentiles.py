@@ -75,10 +75,10 @@ def test_where_failures_reach_a_blocks_percentile_order_statistics_answer_for_th
 
 def test_values_of_one_request_do_not_count_as_independent_ones() -> None:
     one = {8.0: of_logs(np.linspace(0, 1, 400))}
-    assert percentiles(one, 0.5, values_each={8.0: 20.0})[8.0].design_effect == 20.0
+    assert percentiles(one, 0.5, requests={8.0: 20})[8.0].design_effect == 20.0
     rng = np.random.default_rng(4)
     blocks = {8.0: of_logs(*(rng.normal(shift, 0.1, 400) for shift in (-0.1, 0.0, 0.1)))}
-    effect = percentiles(blocks, 0.5, values_each={8.0: 20.0})[8.0].design_effect
+    effect = percentiles(blocks, 0.5, requests={8.0: 60})[8.0].design_effect
     assert effect == quantile_effects(blocks, {8.0: merged(blocks[8.0])}, 0.5)[8.0]
 
 
@@ -126,7 +126,7 @@ def test_a_percentile_among_answers_of_one_length_holds_the_truth() -> None:
     The 90th percentile of all requests is then the 60th of the blocks' own time: a median of blocks does not reach it,
     and order statistics take 300 requests of three blocks for 300 values.
     """
-    rng, spread, truth = np.random.default_rng(6), 0.05, 0.0
+    rng, spread = np.random.default_rng(6), 0.05
     truth = math.exp(spread * stats.norm.ppf(0.6))
     held = {"all": 0, "order statistics": 0}
     runs = 400
