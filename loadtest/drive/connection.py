@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -38,9 +39,9 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_alarm", "_alarm_s", "_clock", "_disorder", "_endpoint", "_incoming", "_outgoing", "_poll", "_recvmsg",
-        "_socket", "_tls", "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm",
-        "reader", "used", "writer",
+        "_ahead", "_alarm", "_alarm_s", "_clock", "_disorder", "_endpoint", "_incoming", "_outgoing", "_poll",
+        "_recvmsg", "_socket", "_tls", "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop",
+        "on_alarm", "reader", "used", "writer",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
@@ -52,6 +53,7 @@ class Connection:
         self.arrived_ns = 0  # of the latest read, on perf_counter_ns
         self.kernel = False  # whether that was the kernel's stamp
         self.lag_ns = 0  # from the stamp to the read
+        self._ahead: deque[tuple[bytes | OSError, int]] = deque()  # what was read before its turn, and when
         self._disorder = 0  # packets that had come out of order when that was last asked
         self.alarms = endpoint.alarms
         self.on_alarm: Callable[[], None] | None = None  # whom an alarm concerns at the moment
@@ -71,7 +73,7 @@ class Connection:
             if endpoint.tls is not None:
                 self._start_tls(endpoint.tls, deadline_s)
             self.loop = get_hub().loop
-            self.reader = reader(self._socket.fileno(), stamped=KERNEL_STAMPS)
+            self.reader = reader(self._socket.fileno(), self._read_ahead, stamped=KERNEL_STAMPS)
             self.writer = self.loop.io(self._socket.fileno(), _WRITABLE)
         except BaseException:
             self._socket.close()
@@ -134,6 +136,8 @@ class Connection:
 
         Raises BlockingIOError when nothing is there, OSError when the connection broke.
         """
+        if self._ahead:
+            return self._kept()
         recvmsg = self._recvmsg
         data: bytes
         data, ancillary, _, _ = recvmsg(READ_SIZE, STAMP_SPACE)
@@ -143,6 +147,24 @@ class Connection:
         # What came before a lost packet's second sending could not be read until that had come: no stamp goes back.
         self.arrived_ns = max(arrived_ns, self.arrived_ns) if self.kernel else now_ns
         self.lag_ns = now_ns - self.arrived_ns
+        return data if self._tls is None else self._decrypted(data)
+
+    def _read_ahead(self) -> None:
+        """Read what has arrived, and keep it with the time for `receive`: only where the kernel gives no stamp."""
+        data: bytes | OSError
+        try:
+            data = self._socket.recv(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            data = error
+        self._ahead.append((data, time.perf_counter_ns()))
+
+    def _kept(self) -> bytes | None:
+        data, self.arrived_ns = self._ahead.popleft()
+        self.kernel, self.lag_ns = False, 0
+        if isinstance(data, OSError):
+            raise data
         return data if self._tls is None else self._decrypted(data)
 
     def _waited_for_another(self) -> bool:
@@ -174,7 +196,7 @@ class Connection:
 
     def fresh(self) -> bool:
         """Return whether an idle connection is as it was left: neither closed by the server nor holding stray bytes."""
-        return not self._poll.poll(0)
+        return not self._ahead and not self._poll.poll(0)
 
     def _start_tls(self, context: ssl.SSLContext, deadline_s: float) -> None:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._endpoint.host)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import heapq
 import itertools
+import math
 import os
 import struct
 import sys
@@ -49,6 +50,7 @@ class Waits:
         self._descriptor = descriptor
         self._coming: list[tuple[float, int, Any]] = []
         self._numbers = itertools.count()
+        self.next_s = math.inf  # the next instant that somebody waits for
         self._watcher = cast(Any, get_hub().loop.io(descriptor, _READABLE))
         self._watcher.start(self._ring)
         self._watcher.ref = False  # while nobody waits: a hub with nothing else to do may end
@@ -64,6 +66,7 @@ class Waits:
         waiter.get()
 
     def _set(self, at_s: float) -> None:
+        self.next_s = at_s
         if at_s - time.perf_counter() > IDLE_S:
             at_s -= EARLY_S
         seconds, nanoseconds = divmod(max(int(at_s * 1e9), 1), 1_000_000_000)
@@ -86,6 +89,7 @@ class Waits:
             self._set(coming[0][0])
         else:
             self._watcher.ref = False
+            self.next_s = math.inf
 
 
 # By hub, since a thread may have one of its own; None: there is no such timer.
@@ -97,14 +101,19 @@ def sleep_until(at_s: float) -> None:
     wait_s = at_s - time.perf_counter()
     if wait_s <= 0:
         return
+    waits = waits_of_hub()
+    if waits is None:
+        gevent.sleep(wait_s)
+    else:
+        waits.until(at_s)
+
+
+def waits_of_hub() -> Waits | None:
+    """Return what the greenlets of this hub wait on; None where the system has no such timer."""
     hub = get_hub()
     if hub not in _waits:
         try:
             _waits[hub] = Waits()
         except OSError:
             _waits[hub] = None
-    waits = _waits[hub]
-    if waits is None:
-        gevent.sleep(wait_s)
-    else:
-        waits.until(at_s)
+    return _waits[hub]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from listening import Listening, reset_at_close
 
+from loadtest.drive import clock, connection
 from loadtest.drive.client import Client, Clock, Endpoint
 from loadtest.record import Request
 from loadtest.settings import Limits
@@ -179,3 +180,14 @@ def ask(serve: Callable[..., ScriptedServer], connect: Callable[..., Client]) ->
         return record
 
     return once
+
+
+@pytest.fixture(params=["kernel", "user"])
+def stamps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both kinds of time stamps: those of the kernel, and the time of the read, as on a system that gives none."""
+    given = str(request.param)
+    if given == "kernel" and not clock.KERNEL_STAMPS:
+        pytest.skip("the kernel of this system does not stamp what arrives")
+    for module in (clock, connection):
+        monkeypatch.setattr(module, "KERNEL_STAMPS", given == "kernel")
+    return given

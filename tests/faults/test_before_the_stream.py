@@ -35,7 +35,7 @@ def test_a_refused_connection_names_host_and_port(connect: Any) -> None:
     assert record.error == f"no connection to 127.0.0.1:{port}: Connection refused"
     assert math.isnan(record.sent_s)
     assert record.end_s >= 0
-    assert record.chunk_s == []
+    assert list(record.chunk_s) == []
 
 
 def test_a_host_without_an_address_is_a_connect_error(connect: Any) -> None:
@@ -123,7 +123,7 @@ def test_an_answer_that_is_no_stream_is_named(ask: Ask, say: Any, answer: bytes,
     record = ask(answer, say.HOLD, first_token_s=3.0)
     assert record.outcome == outcome
     assert record.end_s < 2.0
-    assert record.chunk_s == []
+    assert list(record.chunk_s) == []
     assert record.output_tokens == -1
     if error:
         assert record.error == error

@@ -11,6 +11,8 @@ import pytest
 from loadtest.errors import UsageError
 from loadtest.record import Request
 
+pytestmark = pytest.mark.usefixtures("stamps")
+
 TLS = Path(__file__).parents[1] / "data" / "tls"
 CA = TLS / "ca.pem"
 
@@ -27,16 +29,16 @@ def stream(client: Any) -> Request:
     return record
 
 
-def test_a_stream_over_tls_is_measured_like_any_other(serve: Any, connect: Any, say: Any) -> None:
+def test_a_stream_over_tls_is_measured_like_any_other(serve: Any, connect: Any, say: Any, stamps: str) -> None:
     steps = [say.HEAD + say.chunk(say.role()), 0.1, say.chunk(say.token(1)), 0.1, say.chunk(say.token(2, "", "stop"))]
     again = [say.READ, *steps, say.chunk(say.DONE), say.END]
     server = serve([*again, *again, say.HOLD], tls=context("localhost.pem"))
     client = connect(server.url, ca=CA)
     for _ in range(2):
         record = stream(client)
-        assert (record.outcome, record.error, record.chunk_tokens) == ("ok", "", [1, 1])
+        assert (record.outcome, record.error, list(record.chunk_tokens)) == ("ok", "", [1, 1])
         assert record.chunk_s[1] - record.chunk_s[0] == pytest.approx(0.1, abs=0.03)
-        assert record.stamp_source == "kernel"
+        assert record.stamp_source == stamps
     assert server.connections == 1
 
 
@@ -46,7 +48,7 @@ def test_large_records_and_large_requests_pass(serve: Any, connect: Any, say: An
     server = serve([0.1, say.READ, answer, say.HOLD], tls=context("localhost.pem"))
     record = Request()
     connect(server.url, ca=CA).stream("/v1/x", b'"' + b"b" * 3_000_000 + b'"', record)
-    assert (record.outcome, record.chunk_tokens) == ("ok", [1, 1])
+    assert (record.outcome, list(record.chunk_tokens)) == ("ok", [1, 1])
     assert server.requests[0].endswith(b'bbb"')
 
 
@@ -99,7 +101,7 @@ def test_an_end_within_a_stream_keeps_what_came(serve: Any, connect: Any, say: A
     server = serve([say.READ, say.HEAD + say.chunk(say.tokens(3)), 0.05, say.CLOSE], tls=context("localhost.pem"))
     record = stream(connect(server.url, ca=CA))
     assert (record.outcome, record.error) == ("truncated", "the server closed the connection after 3 chunks")
-    assert record.chunk_tokens == [1, 1, 1]
+    assert list(record.chunk_tokens) == [1, 1, 1]
 
 
 def test_a_ca_file_that_is_none_is_a_usage_error(connect: Any, tmp_path: Path) -> None:

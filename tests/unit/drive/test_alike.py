@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import asdict
 from typing import Any
 
@@ -24,6 +25,10 @@ class Unlearning(Alike):
         pass
 
 
+def plain(value: Any) -> str:
+    return repr(list(value) if isinstance(value, array) else value)
+
+
 def read(events: list[bytes]) -> dict[str, Any]:
     """Read the events of one stream; return its record, and how it failed."""
     record, failed = Request(), ""
@@ -36,7 +41,7 @@ def read(events: list[bytes]) -> dict[str, Any]:
     except Failure as failure:
         failed = str(failure)
     reader.close()
-    return {name: repr(value) for name, value in asdict(record).items()} | {"failed": failed, "model": reader.model}
+    return {name: plain(value) for name, value in asdict(record).items()} | {"failed": failed, "model": reader.model}
 
 
 def event(text: Any, count: Any = None, *, key: str = "content", finish: str | None = None, total: Any = None,
@@ -67,8 +72,8 @@ def rising(texts: list[str], first: int, steps: list[int], counted: bool) -> lis
     return [event(text, count if counted else None) for text, count in zip(texts, counts, strict=False)]
 
 
-RISING = st.builds(rising, st.lists(TEXTS, min_size=2, max_size=8), st.integers(0, 9998),
-                   st.lists(st.integers(0, 4), min_size=8, max_size=8), st.booleans())  # fmt: skip
+RISING = st.builds(rising, st.lists(TEXTS, min_size=3, max_size=9), st.integers(0, 9998),
+                   st.lists(st.integers(0, 4), min_size=9, max_size=9), st.booleans())  # fmt: skip
 
 
 def both(events: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:

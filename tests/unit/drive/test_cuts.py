@@ -118,12 +118,12 @@ def test_any_cut_gives_the_same_answer_and_the_time_of_the_completing_read(
     assert (wrong is None, whole_wrong is None) == (True, True)
     for name in (f.name for f in fields(Request) if f.name not in STAMPS):
         assert getattr(record, name) == getattr(whole, name) or getattr(record, name) != getattr(record, name)
-    assert record.chunk_tokens == [block.tokens for block in sent if block.tokens]
+    assert list(record.chunk_tokens) == [block.tokens for block in sent if block.tokens]
     so_far, completed = 0, []
     for number, data in enumerate(reads):
         so_far += len(data)
         completed += [float(number)] * (sum(end < so_far for end in ends) - len(completed))
-    assert record.chunk_s == [at for block, at in zip(sent, completed, strict=True) if block.tokens]
+    assert list(record.chunk_s) == [at for block, at in zip(sent, completed, strict=True) if block.tokens]
 
 
 @given(responses())
@@ -131,4 +131,4 @@ def test_single_bytes_give_the_same_answer(case: tuple[list[Sent], bytes, list[i
     sent, wire, ends, _ = case
     record, wrong = read([wire[i : i + 1] for i in range(len(wire))])
     assert wrong is None
-    assert record.chunk_s == [float(end) for block, end in zip(sent, ends, strict=True) if block.tokens]
+    assert list(record.chunk_s) == [float(end) for block, end in zip(sent, ends, strict=True) if block.tokens]

@@ -55,8 +55,8 @@ DONE = b"data: [DONE]\n\n"
 def test_vllm_chat_with_a_running_count() -> None:
     record, wrong = read(*events_of("vllm-0.32-ngram-chat-usage.sse"))
     assert wrong is None
-    assert record.chunk_s == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    assert record.chunk_tokens == [1, 8, 4, 1, 1, 45]
+    assert list(record.chunk_s) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert list(record.chunk_tokens) == [1, 8, 4, 1, 1, 45]
     assert (record.tokens_source, record.output_tokens, record.prompt_tokens, record.cached_tokens) == (
         "usage",
         60,
@@ -71,14 +71,14 @@ def test_vllm_chat_with_a_running_count() -> None:
 def test_vllm_completion_with_token_ids() -> None:
     record, wrong = read(*events_of("vllm-0.32-ngram-completion-ids.sse"))
     assert wrong is None
-    assert record.chunk_tokens == [1, 4, 1, 1, 1]
+    assert list(record.chunk_tokens) == [1, 4, 1, 1, 1]
     assert (record.tokens_source, record.output_tokens, record.finish_reason) == ("ids", 60, "length")
 
 
 def test_vllm_completion_without_any_count() -> None:
     record, wrong = read(*events_of("vllm-0.32-ngram-completion-plain.sse"))
-    assert record.chunk_s == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert (record.tokens_source, record.chunk_tokens, record.output_tokens) == ("none", [], -1)
+    assert list(record.chunk_s) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert (record.tokens_source, list(record.chunk_tokens), record.output_tokens) == ("none", [], -1)
     assert wrong is not None
     assert wrong.outcome == "empty"
 
@@ -86,8 +86,8 @@ def test_vllm_completion_without_any_count() -> None:
 def test_llamacpp_counts_in_its_timings_a_token_an_event() -> None:
     record, wrong = read(*events_of("llamacpp-ngram-chat.sse"))
     assert wrong is None
-    assert record.chunk_s == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    assert (record.tokens_source, record.chunk_tokens) == ("timings", [1] * 8)
+    assert list(record.chunk_s) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    assert (record.tokens_source, list(record.chunk_tokens)) == ("timings", [1] * 8)
     assert (record.output_tokens, record.prompt_tokens, record.cached_tokens) == (8, 25, 0)
     assert (record.spec_drafts, record.spec_drafted, record.spec_accepted) == (-1, 7, 4)
 
@@ -100,26 +100,26 @@ def test_timings_count_withheld_text_with_the_next_event() -> None:
     record, wrong = read(delta(None, **timed(0)), delta("a", **timed(1)), delta("é", **timed(4)), delta("", **timed(4)),
                          delta(None, finish="stop"), event(choices=[], **usage(5), **timed(5)), DONE)  # fmt: skip
     assert wrong is None
-    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([1.0, 2.0], [1, 3], "timings")
+    assert (list(record.chunk_s), list(record.chunk_tokens), record.tokens_source) == ([1.0, 2.0], [1, 3], "timings")
     assert (record.output_tokens, record.first_visible_s) == (5, 1.0)
 
 
 def test_timings_at_the_end_alone_are_no_running_count() -> None:
     record, wrong = read(delta("a"), delta("b"), delta(None, finish="stop", **usage(2), **timed(2)), DONE)
     assert wrong is None
-    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([0.0, 1.0], [], "none")
+    assert (list(record.chunk_s), list(record.chunk_tokens), record.tokens_source) == ([0.0, 1.0], [], "none")
 
 
 @pytest.mark.parametrize("odd", ["3", None, -1, True, 2.5, 2**40])
 def test_timings_that_are_no_count_count_nothing(odd: Any) -> None:
     record, wrong = read(delta("a", **timed(odd)), delta("b", finish="stop", **timed(odd), **usage(2)), DONE)
     assert wrong is None
-    assert (record.chunk_s, record.chunk_tokens, record.tokens_source) == ([0.0, 1.0], [], "none")
+    assert (list(record.chunk_s), list(record.chunk_tokens), record.tokens_source) == ([0.0, 1.0], [], "none")
 
 
 def test_a_usage_goes_before_timings_and_timings_may_not_fall() -> None:
     record, _ = read(delta("a", **usage(2), **timed(1)), delta("b", finish="stop", **usage(5), **timed(2)), DONE)
-    assert (record.chunk_tokens, record.tokens_source) == ([2, 3], "usage")
+    assert (list(record.chunk_tokens), record.tokens_source) == ([2, 3], "usage")
     with pytest.raises(Failure, match="the count of output tokens fell from 3 to 2"):
         read(delta("a", **timed(3)), delta("b", **timed(2)))
 
@@ -136,21 +136,21 @@ def test_withheld_text_counts_as_tokens_and_not_as_visible() -> None:
     record, wrong = read(delta("", **usage(0)), delta("", **usage(2)), delta("", **usage(2)), delta("ab", **usage(3)),
                          delta("", finish="stop", **usage(4)), event(choices=[], **usage(4)), DONE)  # fmt: skip
     assert wrong is None
-    assert (record.chunk_s, record.chunk_tokens) == ([1.0, 3.0, 4.0], [2, 1, 1])
+    assert (list(record.chunk_s), list(record.chunk_tokens)) == ([1.0, 3.0, 4.0], [2, 1, 1])
     assert record.first_visible_s == 3.0
 
 
 def test_an_answer_of_one_end_token_is_an_answer() -> None:
     record, wrong = read(delta("", finish="stop", **usage(1)), event(choices=[], **usage(1)), DONE)
     assert wrong is None
-    assert (record.chunk_tokens, record.output_tokens) == ([1], 1)
+    assert (list(record.chunk_tokens), record.output_tokens) == ([1], 1)
     assert math.isnan(record.first_visible_s)
 
 
 def test_a_count_on_the_finish_alone_is_not_a_chunk_of_all_tokens() -> None:
     record, wrong = read(delta("a"), delta("b"), delta("c"), delta("", finish="stop", **usage(12)), DONE)
     assert wrong is None
-    assert (record.chunk_s, record.chunk_tokens, record.output_tokens) == ([0.0, 1.0, 2.0], [], 12)
+    assert (list(record.chunk_s), list(record.chunk_tokens), record.output_tokens) == ([0.0, 1.0, 2.0], [], 12)
     assert record.tokens_source == "none"
 
 
@@ -159,7 +159,7 @@ def test_a_count_on_the_role_alone_is_no_running_count() -> None:
         delta("", **usage(0)), delta("a"), delta("b", finish="stop"), event(choices=[], **usage(5)), DONE
     )
     assert wrong is None
-    assert (record.chunk_s, record.tokens_source, record.output_tokens) == ([1.0, 2.0], "none", 5)
+    assert (list(record.chunk_s), record.tokens_source, record.output_tokens) == ([1.0, 2.0], "none", 5)
 
 
 def test_the_closing_usage_corrects_the_total() -> None:
@@ -167,7 +167,7 @@ def test_the_closing_usage_corrects_the_total() -> None:
         delta("a", **usage(1)), delta("b", finish="stop", **usage(3)), event(choices=[], **usage(5)), DONE
     )
     assert wrong is None
-    assert (record.chunk_tokens, record.output_tokens) == ([1, 2], 5)
+    assert (list(record.chunk_tokens), record.output_tokens) == ([1, 2], 5)
 
 
 def test_ids_give_the_total_without_a_usage() -> None:
@@ -176,7 +176,7 @@ def test_ids_give_the_total_without_a_usage() -> None:
 
     record, wrong = read(ids(4), ids(5, 6, 7), ids(8, finish="length"), DONE)
     assert wrong is None
-    assert (record.tokens_source, record.chunk_tokens, record.output_tokens) == ("ids", [1, 3, 1], 5)
+    assert (record.tokens_source, list(record.chunk_tokens), record.output_tokens) == ("ids", [1, 3, 1], 5)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_value_that_is_nested_deep_is_read_or_named_wherever_it_stands(where: 
 def test_what_says_nothing_is_passed_over(said: bytes) -> None:
     record, wrong = read(said, delta("a", finish="stop", **usage(1)), said, DONE)
     assert wrong is None
-    assert (record.chunk_tokens, record.output_tokens) == ([1], 1)
+    assert (list(record.chunk_tokens), record.output_tokens) == ([1], 1)
 
 
 def test_error_messages_are_found_and_made_printable() -> None:
@@ -258,7 +258,7 @@ def test_no_cut_of_a_response_changes_its_record_but_the_stamps(rises: list[int]
         reply.pieces.clear()
     assert deltas.verdict() is None
     assert reply.complete
-    assert record.chunk_tokens == rises
+    assert list(record.chunk_tokens) == rises
     assert record.output_tokens == counts[-1]
     # The stamp is that of the read in which the event's last byte came.
     for count, at_s in zip(counts, record.chunk_s, strict=True):

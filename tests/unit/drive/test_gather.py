@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 import weakref
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,9 +14,13 @@ import pytest
 from gevent.hub import get_hub
 
 from loadtest.drive import gather
-from loadtest.drive.gather import FEW, GATHER_S, GatheredReader, Gatherer, reader
+from loadtest.drive.gather import AT_ONCE, FEW, GATHER_S, GatheredReader, Gatherer, reader
 
 Pairs = list[tuple[socket.socket, socket.socket]]
+
+
+def nothing() -> None:
+    """Read nothing ahead."""
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def pairs() -> Iterator[Pairs]:
 
 
 def test_all_are_read_and_each_by_its_own_callback(pairs: Pairs) -> None:
-    readers = [reader(near.fileno(), stamped=True) for near, _ in pairs]
+    readers = [reader(near.fileno(), nothing, stamped=True) for near, _ in pairs]
     came: dict[int, bytes] = {}
     for number, (near, _) in enumerate(pairs):
         readers[number].start(lambda n=number, s=near: came.__setitem__(n, came.get(n, b"") + s.recv(100)))
@@ -52,7 +58,7 @@ def test_many_streams_are_read_in_batches_and_few_at_once(pairs: Pairs, monkeypa
         slept.clear()
         gatherer = Gatherer(gather_s)
         for near, _ in pairs[:count]:
-            gatherer.start(near.fileno(), lambda s=near: s.recv(1))
+            gatherer.start(near.fileno(), lambda s=near: s.recv(1), nothing)
         for _, far in pairs[:count]:
             far.send(b"xy")  # each is ready at two wakes that follow each other
         gevent.sleep(0.02)
@@ -68,15 +74,102 @@ def test_many_streams_are_read_in_batches_and_few_at_once(pairs: Pairs, monkeypa
 
 
 def test_what_the_kernel_does_not_stamp_is_never_put_off(pairs: Pairs) -> None:
-    stamped, plain = (reader(pairs[0][0].fileno(), stamped=given) for given in (True, False))
+    stamped, plain = (reader(pairs[0][0].fileno(), nothing, stamped=given) for given in (True, False))
     assert isinstance(stamped, GatheredReader)
     assert isinstance(plain, GatheredReader)
     assert (stamped._gatherer._gather_s, plain._gatherer._gather_s) == (GATHER_S, 0.0)
 
 
+def test_where_the_read_is_the_stamp_all_that_has_come_is_read_before_more_than_a_few_are_parsed(pairs: Pairs) -> None:
+    done: list[str] = []
+
+    def read(near: socket.socket) -> None:
+        done.append("read")
+        near.recv(100)
+
+    def parse() -> None:
+        done.append("parse")
+        if done.count("parse") == 1:  # what comes while others are parsed is read before the rest of them
+            pairs[-1][1].send(b"y")
+
+    readers = [reader(near.fileno(), lambda n=near: read(n), stamped=False) for near, _ in pairs]
+    for one in readers:
+        one.start(parse)
+    for _, far in pairs[:-1]:
+        far.send(b"x")
+    gevent.sleep(0.05)
+    for one in readers:
+        one.close()
+    first = len(pairs) - 1
+    assert done == ["read"] * first + ["parse"] * AT_ONCE + ["read"] + ["parse"] * (len(pairs) - AT_ONCE)
+
+
+def test_a_socket_that_stays_readable_is_read_ahead_once_for_each_turn(pairs: Pairs) -> None:
+    ahead: list[int] = []
+    turns: list[int] = []
+    readers = [reader(near.fileno(), lambda n=number: ahead.append(n), stamped=False)
+               for number, (near, _) in enumerate(pairs)]  # fmt: skip
+
+    def turn(number: int) -> None:
+        turns.append(number)
+        readers[number].stop()
+
+    for number, one in enumerate(readers):
+        one.start(lambda n=number: turn(n))
+    for _, far in pairs:
+        far.close()
+    gevent.sleep(0.05)
+    for one in readers:
+        one.close()
+    assert sorted(turns) == list(range(len(pairs)))
+    assert sorted(ahead) == sorted(turns)
+
+
+def test_others_of_the_hub_have_their_turn_while_much_is_parsed(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "AHEAD_S", 0.0)
+    done: list[str] = []
+    readers = [reader(near.fileno(), nothing, stamped=False) for near, _ in pairs[:12]]
+    for one, (near, _) in zip(readers, pairs, strict=False):
+        one.start(lambda n=near: done.append("parse") if n.recv(100) else None)
+    for _, far in pairs[:12]:
+        far.send(b"x")
+
+    def other() -> None:
+        for _ in range(3):
+            done.append("other")
+            gevent.sleep(0)
+
+    gevent.spawn(other)
+    gevent.sleep(0.05)
+    for each in readers:
+        each.close()
+    assert done.count("parse") == 12
+    assert done.index("other") < 11 - done[::-1].index("parse") + 3
+
+
+def test_the_pause_leaves_off_before_somebody_is_due(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(gather, "_sleep", slept.append)
+    gatherer = Gatherer(10.0)
+    waits = gatherer._waits
+    assert waits is not None
+    for near, _ in pairs[:FEW]:
+        gatherer.start(near.fileno(), nothing, nothing)
+    gatherer._ended_s = time.perf_counter()
+    monkeypatch.setattr(waits, "next_s", gatherer._ended_s + 5.0)
+    gatherer._pause()
+    monkeypatch.setattr(waits, "next_s", gatherer._ended_s)
+    gatherer._pause()
+    monkeypatch.setattr(waits, "next_s", math.inf)
+    gatherer._pause()
+    for near, _ in pairs[:FEW]:
+        gatherer.forget(near.fileno())
+    assert [round(seconds) for seconds in slept] == [5, 10]
+
+
 def test_a_callback_that_stops_another_of_the_same_batch_silences_it(pairs: Pairs) -> None:
     (first, one), (second, two) = pairs[:2]
-    readers = [reader(each.fileno(), stamped=True) for each in (first, second)]
+    readers = [reader(each.fileno(), nothing, stamped=True) for each in (first, second)]
     called: list[int] = []
 
     def stops(own: int, other: int) -> None:
@@ -97,14 +190,14 @@ def test_a_callback_that_stops_another_of_the_same_batch_silences_it(pairs: Pair
 def test_what_comes_between_two_requests_does_not_keep_the_hub_awake(pairs: Pairs) -> None:
     near, far = pairs[0]
     gatherer = Gatherer(GATHER_S)
-    gatherer.start(near.fileno(), lambda: None)
+    gatherer.start(near.fileno(), lambda: None, nothing)
     gatherer.stop(near.fileno())
     gatherer.stop(near.fileno())
     far.send(b"stray")
     gevent.sleep(0.02)
     assert near.fileno() not in gatherer._registered
     heard: list[bytes] = []
-    gatherer.start(near.fileno(), lambda: heard.append(near.recv(100)))
+    gatherer.start(near.fileno(), lambda: heard.append(near.recv(100)), nothing)
     gevent.sleep(0.02)
     assert heard == [b"stray"]
     gatherer.forget(near.fileno())
@@ -114,7 +207,7 @@ def test_what_comes_between_two_requests_does_not_keep_the_hub_awake(pairs: Pair
 
 def test_a_reader_that_is_closed_twice_silences_no_other_socket_of_its_number(pairs: Pairs) -> None:
     near, far = pairs[0]
-    old, new = (reader(near.fileno(), stamped=True) for _ in range(2))
+    old, new = (reader(near.fileno(), nothing, stamped=True) for _ in range(2))
     old.start(lambda: None)
     old.close()  # and its socket; the next one gets the number
     heard: list[bytes] = []
@@ -129,7 +222,7 @@ def test_a_reader_that_is_closed_twice_silences_no_other_socket_of_its_number(pa
 
 def test_each_thread_has_a_gatherer_of_its_own(pairs: Pairs) -> None:
     def gatherer(number: int) -> Gatherer:
-        one = reader(pairs[number][0].fileno(), stamped=True)
+        one = reader(pairs[number][0].fileno(), nothing, stamped=True)
         assert isinstance(one, GatheredReader)
         return one._gatherer
 
@@ -148,7 +241,7 @@ def test_where_there_is_no_epoll_the_hub_watches_by_itself(pairs: Pairs, monkeyp
     monkeypatch.setattr(gather, "_gatherer", lambda gather_s: None)
     monkeypatch.setattr(gather, "_gatherers", weakref.WeakKeyDictionary())
     near, far = pairs[0]
-    watcher = reader(near.fileno(), stamped=True)
+    watcher = reader(near.fileno(), nothing, stamped=True)
     assert not isinstance(watcher, GatheredReader)
     heard: list[bytes] = []
     watcher.start(lambda: heard.append(near.recv(100)))
@@ -162,7 +255,7 @@ def test_where_there_is_no_epoll_the_hub_watches_by_itself(pairs: Pairs, monkeyp
 
 def test_events_of_one_socket_keep_their_order(pairs: Pairs) -> None:
     near, far = pairs[0]
-    one = reader(near.fileno(), stamped=True)
+    one = reader(near.fileno(), nothing, stamped=True)
     heard: list[int] = []
     one.start(lambda: heard.extend(near.recv(3)))
     for number in range(60):

@@ -141,7 +141,7 @@ def test_what_a_dead_worker_had_not_sent_is_read_from_its_file(tmp_path: Path) -
         file.write(b"\x00\x01half a batch")
     left = left_in(tmp_path, 7)
     assert [request.user for request in left] == [7, 8, 9]
-    assert left[0].chunk_s == [7.5]
+    assert list(left[0].chunk_s) == [7.5]
     assert math.isnan(left[0].sent_s)
     assert left_in(tmp_path / "never there", 0) == []
     spool.close()
