@@ -17,7 +17,8 @@ its requests and run_folder.py reads it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -109,8 +110,8 @@ class Request:
     spec_drafts: int = -1  # per-request speculation figures where the server gives them
     spec_drafted: int = -1
     spec_accepted: int = -1
-    chunk_s: list[float] = field(default_factory=list)
-    chunk_tokens: list[int] = field(default_factory=list)
+    chunk_s: MutableSequence[float] = field(default_factory=lambda: array("d"))  # side by side: written soon
+    chunk_tokens: MutableSequence[int] = field(default_factory=lambda: array("i"))
 
 
 _DICT = pa.dictionary(pa.int32(), pa.string())

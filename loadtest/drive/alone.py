@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -129,7 +130,7 @@ def _read(response: httpx.Response, record: Request, began_s: float) -> str:
     return "" if failure is None or failure.outcome == Outcome.EMPTY else str(failure)
 
 
-def _at_once(chunk_s: list[float]) -> bool:
+def _at_once(chunk_s: Sequence[float]) -> bool:
     """Return whether many chunks came within one piece: a stream that is passed on whole is none."""
     return len(chunk_s) >= 8 and chunk_s[-1] > TELLING_S and chunk_s[-1] - chunk_s[0] < 0.01 * chunk_s[-1]
 

@@ -82,6 +82,11 @@ class Deltas:
         """Whether events like those before are known, and the first chunk with tokens has come."""
         return self._alike.learnt and bool(self._record.chunk_s)
 
+    @property
+    def _learns(self) -> bool:
+        """Whether the next event may well be like this one; an answer of one chunk has none to come."""
+        return not self._alike.learnt and self.visible and len(self._record.chunk_s) > 1
+
     def _take_parsed(self, name: bytes, data: bytes, at_s: float) -> None:
         if data == b"[DONE]":
             self.done = True
@@ -109,7 +114,7 @@ class Deltas:
         self._take_choice(choice, delta, -1 if usage is None else self._cumulative(usage), timings, at_s)
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
-        elif not self._alike.learnt and self.visible and type(delta) is dict and self._source is _told_by(usage):
+        elif self._learns and type(delta) is dict and self._source is _told_by(usage):
             self._alike.learn(data, delta.get("content"), usage)
 
     def _take_alike(self, count: int, at_s: float) -> None:

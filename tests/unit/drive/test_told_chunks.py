@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,7 +67,7 @@ def read(reads: list[bytes], *, told: bool) -> dict[str, Any]:
             break
         assert exchange.crash is None or isinstance(exchange.crash, StopIteration)
     exchange._deltas.close()
-    kept = {name: repr(value) for name, value in asdict(record).items()}
+    kept = {name: repr(list(value) if isinstance(value, array) else value) for name, value in asdict(record).items()}
     return kept | {"settled": exchange._settled, "reusable": exchange.reusable, "left": exchange._left}
 
 
@@ -119,7 +120,7 @@ def test_nearly_every_chunk_of_a_plain_stream_is_told(
     heard = read([HEAD, *chunks, ending(30)], told=False)
     assert told == []
     kept = read([HEAD, *chunks, ending(30)], told=True)
-    assert told == [True] * 29 + [False]
+    assert told == [True] * 28 + [False]  # the first two are parsed, the second to learn from it
     assert kept == heard
     assert [round(float(at)) for at in kept["chunk_s"].strip("[]").split(",")] == list(range(1, 31))
     assert (kept["outcome"], kept["output_tokens"], kept["reusable"]) == ("'ok'", "30", True)
