@@ -43,7 +43,8 @@ class Alike:
             between, after = _counts(after, usage)
             if not between:
                 return
-        self._before, self._between, self._after, self._ending = before + found, between, after, after + CHUNK_END
+        self._before, self._between = before + found, _shared(between)
+        self._after, self._ending = _shared(after), _shared(after + CHUNK_END)
         self.learnt, self.usage = True, usage
 
     def count(self, data: bytes) -> int:
@@ -70,6 +71,12 @@ class Alike:
         if not found or not also or text.lstrip(_PLAIN) or not _is_number(total) or not _is_number(count):
             return OTHER
         return int(count)
+
+
+@lru_cache(64)
+def _shared(data: bytes) -> bytes:
+    """Return equal bytes as one object: what all streams look at stays in the processor's cache."""
+    return data
 
 
 @lru_cache(1024)

@@ -24,7 +24,7 @@ from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clo
 from loadtest.drive.disorder import out_of_order
 from loadtest.drive.endpoint import Endpoint, SocketAddress
 from loadtest.drive.failure import Failure, printable
-from loadtest.drive.gather import reader
+from loadtest.drive.gather import busy_since_ns, reader
 from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
@@ -53,7 +53,7 @@ class Connection:
         self.arrived_ns = 0  # of the latest read, on perf_counter_ns
         self.kernel = False  # whether that was the kernel's stamp
         self.lag_ns = 0  # from the stamp to the read
-        self._ahead: deque[tuple[bytes | OSError, int]] = deque()  # what was read before its turn, and when
+        self._ahead: deque[tuple[bytes | OSError, int]] | None = None  # what was read before its turn, and when
         self._disorder = 0  # packets that had come out of order when that was last asked
         self.alarms = endpoint.alarms
         self.on_alarm: Callable[[], None] | None = None  # whom an alarm concerns at the moment
@@ -136,16 +136,19 @@ class Connection:
 
         Raises BlockingIOError when nothing is there, OSError when the connection broke.
         """
-        if self._ahead:
-            return self._kept()
+        if self._ahead is not None:
+            return self._kept(self._ahead)
         recvmsg = self._recvmsg
         data: bytes
         data, ancillary, _, _ = recvmsg(READ_SIZE, STAMP_SPACE)
         now_ns = time.perf_counter_ns()
         arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
-        self.kernel = arrived_ns >= 0 and not (now_ns - arrived_ns > LONG_NS and self._waited_for_another())
+        self.kernel = arrived_ns >= 0 and not (now_ns - arrived_ns > LONG_NS and self._waited_for_another(arrived_ns))
         # What came before a lost packet's second sending could not be read until that had come: no stamp goes back.
-        self.arrived_ns = max(arrived_ns, self.arrived_ns) if self.kernel else now_ns
+        if not self.kernel:
+            self.arrived_ns = now_ns
+        elif arrived_ns > self.arrived_ns:  # max() costs a call
+            self.arrived_ns = arrived_ns
         self.lag_ns = now_ns - self.arrived_ns
         return data if self._tls is None else self._decrypted(data)
 
@@ -158,17 +161,23 @@ class Connection:
             return
         except OSError as error:
             data = error
+        if self._ahead is None:
+            self._ahead = deque()
         self._ahead.append((data, time.perf_counter_ns()))
 
-    def _kept(self) -> bytes | None:
-        data, self.arrived_ns = self._ahead.popleft()
+    def _kept(self, ahead: deque[tuple[bytes | OSError, int]]) -> bytes | None:
+        data, self.arrived_ns = ahead.popleft()
+        if not ahead:
+            self._ahead = None
         self.kernel, self.lag_ns = False, 0
         if isinstance(data, OSError):
             raise data
         return data if self._tls is None else self._decrypted(data)
 
-    def _waited_for_another(self) -> bool:
-        """Return whether packets have come out of order since this was last asked."""
+    def _waited_for_another(self, arrived_ns: int) -> bool:
+        """Return whether packets have come out of order, where it was not the client that was late."""
+        if arrived_ns > busy_since_ns(self.reader):
+            return False
         before, self._disorder = self._disorder, out_of_order(self._socket)
         return self._disorder != before
 
@@ -196,7 +205,7 @@ class Connection:
 
     def fresh(self) -> bool:
         """Return whether an idle connection is as it was left: neither closed by the server nor holding stray bytes."""
-        return not self._ahead and not self._poll.poll(0)
+        return self._ahead is None and not self._poll.poll(0)
 
     def _start_tls(self, context: ssl.SSLContext, deadline_s: float) -> None:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._endpoint.host)

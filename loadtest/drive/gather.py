@@ -7,6 +7,7 @@ read is the stamp: nothing is put off, and all that has come is read before any 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ MANY = 2  # sockets of a usual batch, above which the pause comes before the hub
 MOST = 1024  # sockets read at one wake
 AT_ONCE = 4  # parsed before a look at what else has come, where the read is the stamp
 AHEAD_S = 0.001  # at one wake of the hub, where it is
+IDLE_S = 0.001  # from one batch to the next look, from which on the hub may have waited
 _READABLE = 1
 _sleep: Any = monkey.get_original("time", "sleep")
 
@@ -41,6 +43,14 @@ class Reader(Protocol):
         """Let go of the socket, before it is closed."""
 
 
+def busy_since_ns(of: Reader) -> float:
+    """Return since when the hub has hardly waited, on `time.perf_counter_ns`: the look before the latest, or infinity.
+
+    What had been readable then was read then; what came later may have waited for the hub.
+    """
+    return of.gatherer.busy_since_ns if isinstance(of, GatheredReader) else math.inf
+
+
 class Gatherer:
     """The sockets of one hub. Between requests they stay registered, which saves two system calls for each request."""
 
@@ -53,6 +63,8 @@ class Gatherer:
         self._read_aheads: dict[int, Callable[[], object]] = {}
         self._waiting: deque[int] = deque()  # sockets that were read ahead, and are not parsed yet
         self._ahead: set[int] = set()  # the same: one that was closed stays readable
+        self.busy_since_ns = math.inf  # the look before the latest, where little but reading lies between them
+        self._looked_ns = math.inf  # the latest look that told of all
         self._ended_s = 0.0  # of the last batch
         self._usual = 0.0  # sockets of a batch, a running mean
         self._waits = waits_of_hub()
@@ -86,23 +98,28 @@ class Gatherer:
 
     def _read(self) -> None:
         self._pause()
+        now_ns = time.perf_counter_ns()
+        self.busy_since_ns = self._looked_ns if now_ns * 1e-9 - self._ended_s < IDLE_S else math.inf
         ready = self._poll.poll(0, MOST)
+        self._looked_ns = now_ns if len(ready) < MOST else self.busy_since_ns  # the rest is read at the next look
         if not self._gather_s:
             self._read_all_first(ready)
             return
-        call = self._call
+        callbacks = self._callbacks
         for descriptor, _ in ready:
-            call(descriptor)
+            callback = callbacks.get(descriptor)
+            if callback is not None:
+                callback()
+            else:
+                self._unasked(descriptor)
         self._ended_s = time.perf_counter()
         self._usual += (len(ready) - self._usual) / 8
         if self._usual > MANY:  # pausing here spares the hub a wake for the first socket of the next batch
             self._loop.run_callback(self._pause)
 
-    def _call(self, descriptor: int) -> None:
-        callback = self._callbacks.get(descriptor)
-        if callback is not None:
-            callback()
-        elif descriptor in self._registered:  # closed, or said something, between two requests: seen at the next
+    def _unasked(self, descriptor: int) -> None:
+        """Let go of a socket that was closed, or said something, between two requests: seen at the next."""
+        if descriptor in self._registered:
             self.forget(descriptor)
 
     def _read_all_first(self, ready: list[tuple[int, int]]) -> None:
@@ -119,7 +136,11 @@ class Gatherer:
             for _ in range(min(AT_ONCE, len(waiting))):
                 descriptor = waiting.popleft()
                 ahead.remove(descriptor)
-                self._call(descriptor)
+                callback = self._callbacks.get(descriptor)
+                if callback is not None:
+                    callback()
+                else:
+                    self._unasked(descriptor)
             if waiting and time.perf_counter() > until_s:  # others of the hub have waited long enough
                 self._loop.run_callback(self._read)
                 return
@@ -139,22 +160,22 @@ class Gatherer:
 class GatheredReader:
     """One socket of a Gatherer."""
 
-    __slots__ = ("_descriptor", "_gatherer", "_read_ahead")
+    __slots__ = ("_descriptor", "_read_ahead", "gatherer")
 
     def __init__(self, gatherer: Gatherer, descriptor: int, read_ahead: Callable[[], object]) -> None:
-        self._gatherer, self._descriptor, self._read_ahead = gatherer, descriptor, read_ahead
+        self.gatherer, self._descriptor, self._read_ahead = gatherer, descriptor, read_ahead
 
     def start(self, callback: Callable[[], object]) -> None:
         """Call `callback` whenever the socket is readable; it must not raise."""
-        self._gatherer.start(self._descriptor, callback, self._read_ahead)
+        self.gatherer.start(self._descriptor, callback, self._read_ahead)
 
     def stop(self) -> None:
         """Call nobody any longer."""
-        self._gatherer.stop(self._descriptor)
+        self.gatherer.stop(self._descriptor)
 
     def close(self) -> None:
         """Let go of the socket, before it is closed; doing so twice is allowed."""
-        self._gatherer.forget(self._descriptor)
+        self.gatherer.forget(self._descriptor)
         self._descriptor = -1  # another socket may have the number from now on
 
 

@@ -14,7 +14,7 @@ import pytest
 from gevent.hub import get_hub
 
 from loadtest.drive import gather
-from loadtest.drive.gather import AT_ONCE, FEW, GATHER_S, GatheredReader, Gatherer, reader
+from loadtest.drive.gather import AT_ONCE, FEW, GATHER_S, GatheredReader, Gatherer, busy_since_ns, reader
 
 Pairs = list[tuple[socket.socket, socket.socket]]
 
@@ -77,7 +77,7 @@ def test_what_the_kernel_does_not_stamp_is_never_put_off(pairs: Pairs) -> None:
     stamped, plain = (reader(pairs[0][0].fileno(), nothing, stamped=given) for given in (True, False))
     assert isinstance(stamped, GatheredReader)
     assert isinstance(plain, GatheredReader)
-    assert (stamped._gatherer._gather_s, plain._gatherer._gather_s) == (GATHER_S, 0.0)
+    assert (stamped.gatherer._gather_s, plain.gatherer._gather_s) == (GATHER_S, 0.0)
 
 
 def test_where_the_read_is_the_stamp_all_that_has_come_is_read_before_more_than_a_few_are_parsed(pairs: Pairs) -> None:
@@ -167,6 +167,36 @@ def test_the_pause_leaves_off_before_somebody_is_due(pairs: Pairs, monkeypatch: 
     assert [round(seconds) for seconds in slept] == [5, 10]
 
 
+def test_what_waited_for_a_busy_hub_is_told_from_what_waited_elsewhere(pairs: Pairs) -> None:
+    (near, far), (other, another) = pairs[:2]
+    one, busy = (reader(each.fileno(), nothing, stamped=True) for each in (near, other))
+    since: list[float] = []
+    came_ns: list[int] = []
+
+    def take() -> None:
+        near.recv(100)
+        since.append(busy_since_ns(one))
+
+    def keep_busy() -> None:
+        other.recv(100)
+        came_ns.append(time.perf_counter_ns())
+        far.send(b"b")  # it comes while the hub does something else
+        end_s = time.perf_counter() + 0.01
+        while time.perf_counter() < end_s:
+            pass
+
+    one.start(take)
+    busy.start(keep_busy)
+    far.send(b"a")
+    gevent.sleep(0.02)
+    another.send(b"x")
+    gevent.sleep(0.05)
+    one.close()
+    busy.close()
+    assert since[0] == math.inf  # the hub had waited
+    assert since[1] < came_ns[0]  # it has been busy since before that came
+
+
 def test_a_callback_that_stops_another_of_the_same_batch_silences_it(pairs: Pairs) -> None:
     (first, one), (second, two) = pairs[:2]
     readers = [reader(each.fileno(), nothing, stamped=True) for each in (first, second)]
@@ -224,7 +254,7 @@ def test_each_thread_has_a_gatherer_of_its_own(pairs: Pairs) -> None:
     def gatherer(number: int) -> Gatherer:
         one = reader(pairs[number][0].fileno(), nothing, stamped=True)
         assert isinstance(one, GatheredReader)
-        return one._gatherer
+        return one.gatherer
 
     others: list[Gatherer] = []
 
