@@ -54,7 +54,7 @@ class Alarms:
         self._timer = None
         now_s = time.perf_counter()
         alarms = self._alarms
-        while alarms and alarms[0][0] <= now_s:
+        while alarms and (alarms[0][0] <= now_s or alarms[0][2] is None):  # it rings for none that was called off
             call = heapq.heappop(alarms)[2]
             if call is not None:
                 call()

@@ -13,6 +13,7 @@ from typing import Any
 
 from gevent.hub import Waiter
 
+from loadtest.drive.alarms import Alarm
 from loadtest.drive.alike import CHUNK_END
 from loadtest.drive.clock import Clock
 from loadtest.drive.connection import Connection
@@ -38,7 +39,7 @@ class Exchange:
     __slots__ = (
         "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_kernel_reads", "_lag_ns", "_left",
         "_limits", "_on_first", "_origin_ns", "_over", "_record", "_repeats", "_reply", "_sent_s", "_settled",
-        "_splitter", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost", "over_s",
+        "_splitter", "_tail", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost", "over_s",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,7 @@ class Exchange:
         self._lag_ns = 0
         self._sent_s = 0.0
         self._total_until_s = 0.0
+        self._tail: Alarm | None = None  # by when the end of the body must have followed [DONE]
         self._waiter: Any = None  # the user's greenlet, once it waits
         self._over = False
         self._settled = False
@@ -259,7 +261,7 @@ class Exchange:
     def _take_done(self, at_s: float) -> None:
         self._settle(self._deltas.verdict(), at_s)
         if not self._reply.complete:  # else the end of the body came with it
-            self._connection.alarms.after(TAIL_S, self._end_tail)
+            self._tail = self._connection.alarms.after(TAIL_S, self._end_tail)
 
     def _end_tail(self) -> None:
         """The end of the body has not followed [DONE]: nobody waits for it any longer."""
@@ -330,6 +332,8 @@ class Exchange:
         connection.reader.stop()
         connection.writer.stop()
         connection.on_alarm = None
+        if self._tail is not None:
+            connection.alarms.call_off(self._tail)
         if self._waiter is not None:
             connection.loop.run_callback(self._waiter.switch, None)
 

@@ -71,3 +71,16 @@ def test_many_alarms_share_few_timers(number: int, monkeypatch: pytest.MonkeyPat
     gevent.sleep(0.3)
     assert rung == list(range(number))
     assert len(sets) <= 4
+
+
+def test_the_timer_is_set_for_no_alarm_that_was_called_off() -> None:
+    alarms, rung = Alarms(), []
+    first = alarms.after(0.005, lambda: rung.append("first"))
+    called_off = [alarms.after(0.01 + number * 1e-3, lambda: rung.append("called off")) for number in range(5)]
+    for alarm in called_off:
+        alarms.call_off(alarm)
+    gevent.sleep(0.1)
+    assert rung == ["first"]
+    assert first not in alarms._alarms
+    assert alarms._alarms == []
+    assert alarms._timer is None
