@@ -47,6 +47,7 @@ class Phases:
         self.warmup_cut = False
         self._latencies: list[float] = []
         self._due_in_window = 0
+        self._last_due_s = -math.inf  # of those in the window
         self._open_in_window = 0
         self.in_flight = 0
         self.issued = 0
@@ -58,6 +59,7 @@ class Phases:
         self.issued += 1
         if self._in_window(due_s):
             self._due_in_window += 1
+            self._last_due_s = max(self._last_due_s, due_s)
             self._open_in_window += 1
 
     def ended(self, due_s: float, end_s: float) -> None:
@@ -112,11 +114,15 @@ class Phases:
         elif self.phase is Phase.WARMUP and self._warm(now_s):
             self.phase, self.window_open_s = Phase.WINDOW, self._fixed[0] if self._fixed else now_s
         elif self.phase is Phase.WINDOW and now_s >= self.next_time_s():
-            self.phase, self.window_close_s = Phase.HOLD, self._fixed[1] if self._fixed else now_s
+            self.phase, self.window_close_s = Phase.HOLD, self._fixed[1] if self._fixed else self._closing_s(now_s)
         elif self.phase is Phase.HOLD and self._open_in_window == 0:
             self.phase = Phase.DRAIN
         elif self.phase is Phase.DRAIN and self.in_flight == 0:
             self.phase, self.drained_s = Phase.OVER, now_s
+
+    def _closing_s(self, now_s: float) -> float:
+        """Return when the window closes: not before the request that filled it, which may fall due this instant."""
+        return now_s if now_s > self._last_due_s else math.nextafter(self._last_due_s, math.inf)
 
     def _warm(self, now_s: float) -> bool:
         warm = now_s >= self.next_time_s()

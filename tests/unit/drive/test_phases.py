@@ -70,3 +70,18 @@ def test_a_stop_drains_from_any_phase():
     phases.ended(0.0, 2.0)
     assert phases.tick(2.0) is Phase.OVER
     assert phases.window_open_s is None
+
+
+def test_the_request_that_fills_a_window_is_in_it_and_is_waited_for_also_where_it_closes_the_same_instant():
+    phases = _warm()
+    for due_s in (6.0, 7.0, 16.0):
+        phases.due(due_s)
+    assert phases.tick(16.0) is Phase.HOLD
+    assert phases.window_close_s is not None
+    assert 16.0 < phases.window_close_s < 16.001
+    phases.due(16.001)
+    for due_s in (6.0, 7.0):
+        phases.ended(due_s, 17.0)
+    assert phases.tick(17.0) is Phase.HOLD
+    phases.ended(16.0, 18.0)
+    assert phases.tick(18.0) is Phase.DRAIN
