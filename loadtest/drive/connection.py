@@ -6,33 +6,28 @@ TLS works on memory buffers above the same `recvmsg`, and so keeps the kernel's 
 
 from __future__ import annotations
 
-import errno
-import os
-import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from gevent import monkey
 from gevent.hub import get_hub
 from gevent.socket import wait_read, wait_write
 
 from loadtest.drive.alarms import Alarm
-from loadtest.drive.clock import KERNEL_STAMPS, SO_TIMESTAMPNS, STAMP_SPACE, Clock
+from loadtest.drive.clock import KERNEL_STAMPS, STAMP_SPACE, Clock
 from loadtest.drive.disorder import out_of_order
-from loadtest.drive.endpoint import Endpoint, SocketAddress
+from loadtest.drive.endpoint import Endpoint
 from loadtest.drive.failure import Failure, printable
 from loadtest.drive.gather import busy_since_ns, reader
+from loadtest.drive.opening import connected, late, reason_of
 from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
 
 READ_SIZE = 64 * 1024
 LONG_NS = 2_000_000  # from a stamp to the read: the packets may have waited for a lost one
 _WRITABLE, _POLLIN = 2, 1
-
-_OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Connection:
@@ -63,7 +58,7 @@ class Connection:
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         deadline_s = time.monotonic() + endpoint.limits.connect_s
-        self._socket = _connected(endpoint, deadline_s)
+        self._socket = connected(endpoint, deadline_s, stamped=KERNEL_STAMPS)
         self._recvmsg = self._socket.recvmsg
         self._poll = monkey.get_original("select", "poll")()
         self._poll.register(self._socket.fileno(), _POLLIN)
@@ -220,11 +215,13 @@ class Connection:
                     self._incoming.write_eof()
             self._flush(deadline_s)
         except TimeoutError:
-            raise _late(self._endpoint, "TLS was not established") from None
+            raise late(self._endpoint, "TLS was not established") from None
         except ssl.SSLError as error:
             raise Failure(Outcome.TLS_ERROR, _tls_reason(error, self._endpoint)) from None
         except OSError as error:
-            reason = f"the connection to {self._endpoint.authority} broke while TLS was being set up: {_reason(error)}"
+            reason = (
+                f"the connection to {self._endpoint.authority} broke while TLS was being set up: {reason_of(error)}"
+            )
             raise Failure(Outcome.TLS_ERROR, reason) from None
 
     def _handshake_step(self) -> bool:
@@ -239,73 +236,6 @@ class Connection:
         self._unsent = memoryview(self._outgoing.read())
         while not self.send_more():
             wait_write(self._socket.fileno(), max(deadline_s - time.monotonic(), 0.001), TimeoutError())
-
-
-def _connected(endpoint: Endpoint, deadline_s: float) -> Any:
-    """Return a connected socket of the standard library, trying the host's addresses one after the other."""
-    addresses = endpoint.addresses(endpoint.limits.connect_s)
-    failure: Failure | None = None
-    for tried, address in enumerate(addresses):
-        share_s = (deadline_s - time.monotonic()) / (len(addresses) - tried)  # a dead one leaves time for the rest
-        try:
-            connected = _connect(endpoint, address, max(share_s, 0.001))
-        except Failure as error:
-            failure = error
-            if error.outcome is Outcome.CLIENT_ERROR:
-                raise
-        else:
-            endpoint.worked(address)
-            return connected
-    endpoint.worked(None)
-    raise failure or Failure(Outcome.CONNECT_ERROR, f"the host {endpoint.host} has no address")
-
-
-def _connect(endpoint: Endpoint, address: SocketAddress, timeout_s: float) -> Any:
-    family, where = address
-    try:
-        return _plain_socket(family, where, timeout_s)
-    except TimeoutError as error:
-        if error.errno is None:  # ours; ETIMEDOUT is the kernel's
-            raise _late(endpoint, "no connection was made") from None
-        raise _refused(endpoint, where, error) from None
-    except OSError as error:
-        raise _refused(endpoint, where, error) from None
-
-
-def _plain_socket(family: int, where: tuple[Any, ...], timeout_s: float) -> Any:
-    plain = monkey.get_original("socket", "socket")
-    connection = plain(family, socket.SOCK_STREAM)
-    try:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if KERNEL_STAMPS:
-            connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        code = connection.connect_ex(where)
-        if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-            wait_write(connection.fileno(), timeout_s, TimeoutError())
-            code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise OSError(code, os.strerror(code))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _refused(endpoint: Endpoint, where: tuple[Any, ...], error: OSError) -> Failure:
-    if error.errno in _OWN_FAULTS:
-        return Failure(Outcome.CLIENT_ERROR, f"this machine could not open another connection: {_reason(error)}")
-    named = endpoint.hop if endpoint.proxy or where[0] == endpoint.host else f"{endpoint.authority} ({where[0]})"
-    return Failure(Outcome.CONNECT_ERROR, f"no connection to {named}: {_reason(error)}")
-
-
-def _late(endpoint: Endpoint, what: str) -> Failure:
-    limit = endpoint.limits.connect_s
-    return Failure(Outcome.CONNECT_ERROR, f"{what} to {endpoint.authority} within its share of {limit:g} s")
-
-
-def _reason(error: OSError) -> str:
-    return printable(error.strerror or str(error) or type(error).__name__)
 
 
 def _tls_reason(error: ssl.SSLError, endpoint: Endpoint) -> str:

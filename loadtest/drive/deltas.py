@@ -34,17 +34,7 @@ class Deltas:
     """Reads the events of one stream into its record. Raises Failure for an error event and for what cannot be read."""
 
     __slots__ = (
-        "_alike",
-        "_closed",
-        "_count",
-        "_id",
-        "_record",
-        "_reported",
-        "_source",
-        "_usage",
-        "done",
-        "mended",
-        "model",
+        "_alike", "_closed", "_count", "_id", "_record", "_reported", "_source", "_usage", "done", "mended", "model",
         "visible",
     )  # fmt: skip
 
