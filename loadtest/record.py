@@ -110,7 +110,7 @@ class Request:
     spec_drafts: int = -1  # per-request speculation figures where the server gives them
     spec_drafted: int = -1
     spec_accepted: int = -1
-    chunk_s: MutableSequence[float] = field(default_factory=lambda: array("d"))  # side by side: written soon
+    chunk_s: MutableSequence[float] = field(default_factory=lambda: array("d"))  # a batch of records copies it
     chunk_tokens: MutableSequence[int] = field(default_factory=lambda: array("i"))
 
 

@@ -2,7 +2,7 @@
 
 A wake of the hub has a cost of its own. The kernel writes down when bytes arrive, so that with many streams under way
 it does no harm to read them a little later, and together: the stamps are the same. Where it does not, the time of the
-read is the stamp: nothing is put off, and all that has come is read before any of it is parsed.
+read is the stamp: nothing is put off, and all that has come is read before more than a little of it is parsed.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Gatherer:
         """Call `callback` whenever the socket is readable, after `read_ahead` where the kernel does not stamp."""
         if not self._callbacks:
             self._watcher.ref = True
-        self._read_aheads[descriptor] = read_ahead
         self._callbacks[descriptor] = callback
         if descriptor not in self._registered:
+            self._read_aheads[descriptor] = read_ahead
             self._poll.register(descriptor, _READABLE)
             self._registered.add(descriptor)
 
