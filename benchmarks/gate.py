@@ -3,7 +3,8 @@
     python benchmarks/gate.py --world default --seeds 200
 
 At the margin neither pass nor fail is right, so that both are errors; an interval of 95 % gives each in 2.5 % of runs.
-The truth of a world is the same scenario and the same estimator at many blocks, on other seeds, never a closed form.
+The truth of a world is the same scenario and the same estimator at many blocks, on other seeds, never a closed form; it
+errs too, and its own standard error stands in percent of it: a limit beside the true value counts as a wrong gate.
 The capacity's interval must contain the load at which the true curve, on a finer ladder, passes the limit.
 """
 
@@ -144,16 +145,21 @@ def averaged(parts: Sequence[list[dict[float | None, float]]]) -> list[dict[floa
     ]  # fmt: skip
 
 
-def truth(name: str, pool: ProcessPoolExecutor, blocks: int) -> list[float]:
-    """Return each objective's true value in CASES' order; NaN where a world has none."""
+def truth(name: str, pool: ProcessPoolExecutor, blocks: int) -> list[tuple[float, float]]:
+    """Return each objective's true value and its standard error in CASES' order; NaN where a world has none."""
     rules = tuple(case.table | {case.key: case.start} for case in CASES)
     own = demo(name, 0, ()).plan.blocks
     each, number = (own, PARTS * blocks // own) if name in DRIFTING else (blocks, PARTS)
     parts = list(pool.map(observed, [(name, TRUTH_SEED + i, rules, each, ()) for i in range(number)]))
     values = []
-    for case, rows in zip(CASES, averaged(parts), strict=True):
+    for i, case in enumerate(CASES):
         at = str(case.table["at"])
-        values.append(rows.get(None if at == "traffic" else float(at.split()[0]), math.nan))
+        level = None if at == "traffic" else float(at.split()[0])
+        found = [part[i][level] for part in parts if level in part[i]]
+        if len(found) < len(parts):
+            values.append((math.nan, math.nan))
+        else:
+            values.append((statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))))
     return values
 
 
@@ -222,9 +228,18 @@ def inside(ends: tuple[float | None, float | None], at: float) -> bool:
     return (low is None or low <= at) and (high is None or at <= high)
 
 
-def report(names: Sequence[str], limits: Sequence[str], outcomes: Sequence[list[str]]) -> float:
+def has_margin(case: Case, limit: str) -> bool:
+    """Return whether values lie on both sides of a limit: not of one below 0, of a share of 100 %, or of none (NaN)."""
+    number, unit = limit.split(maxsplit=1)
+    return float(number) > 0 and not (case.key == "min" and unit == "%" and float(number) >= 100)
+
+
+def report(
+    names: Sequence[str], limits: Sequence[str], errors: Sequence[float], outcomes: Sequence[list[str]]
+) -> float:
+    """Print each objective's outcomes, with its limit's own error as a share of it; return the worst wrong share."""
     worst = 0.0
-    print(f"{'objective':28s} {'limit':>22s}  false pass  false fail  inconclusive  no data")
+    print(f"{'objective':28s} {'limit':>22s}      ±  false pass  false fail  inconclusive  no data")
     for i, name in enumerate(names):
         counts = Counter(row[i] for row in outcomes)
         shares = [
@@ -232,7 +247,8 @@ def report(names: Sequence[str], limits: Sequence[str], outcomes: Sequence[list[
             for o in (GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE, GateOutcome.NO_DATA)
         ]
         worst = max(worst, *shares[:2])
-        print(f"{name:28s} {limits[i]:>22s}  {shares[0]:10.1%}  {shares[1]:10.1%}  {shares[2]:12.1%}  {shares[3]:7.1%}")
+        print(f"{name:28s} {limits[i]:>22s} {errors[i]:6.2%}  {shares[0]:10.1%}  {shares[1]:10.1%}  {shares[2]:12.1%}"
+              f"  {shares[3]:7.1%}")  # fmt: skip
     return worst
 
 
@@ -252,7 +268,8 @@ def main() -> None:
     parser.add_argument("--world", default="default")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=5000)
-    parser.add_argument("--blocks", type=int, default=40, help="blocks of each of the truth's parts")
+    parser.add_argument("--truth-blocks", type=int, default=80, help="blocks of each of the truth's parts")
+    parser.add_argument("--blocks", type=int, default=40, help="the same of the capacity's truth, on a finer ladder")
     parser.add_argument("--capacity-at", type=float, nargs="+", default=CAPACITY_AT, metavar="USERS",
                         help="loads at which the candidate reaches the limits that bound a capacity")  # fmt: skip
     parser.add_argument("--processes", type=int, default=2)
@@ -260,7 +277,8 @@ def main() -> None:
     given = parser.parse_args()
     began = time.perf_counter()
     with ProcessPoolExecutor(given.processes, initializer=gc.freeze) as pool:  # a tenth less time a seed
-        values = truth(given.world, pool, given.blocks)
+        found = truth(given.world, pool, given.truth_blocks)
+        values = [value for value, _ in found]
         capacities = capacity_truth(given.world, pool, given.blocks, given.capacity_at)
         print(f"truth in {time.perf_counter() - began:.0f} s; capacities under {CAPACITY}")
         if refused := all(math.isnan(value) for value in values):
@@ -268,12 +286,13 @@ def main() -> None:
                 "the gate refuses this world's runs: with limits that are easy to meet, still nothing may pass or fail"
             )
         limits = [case.start if refused else case.write(v) for case, v in zip(CASES, values, strict=True)]
-        usable = [i for i, written in enumerate(limits) if float(written.split()[0]) > 0]  # neither negative nor NaN
+        usable = [i for i, written in enumerate(limits) if has_margin(CASES[i], written)]
         rules = tuple(CASES[i].table | {CASES[i].key: limits[i]} for i in usable)
         seeds = range(given.first_seed, given.first_seed + given.seeds)
-        bounds = tuple(CAPACITY | {"max": found.limit} for found in capacities)
+        bounds = tuple(CAPACITY | {"max": bound.limit} for bound in capacities)
         rows = list(pool.map(one, [(given.world, seed, rules, bounds) for seed in seeds], chunksize=2))
-    worst = report([CASES[i].name for i in usable], [limits[i] for i in usable], [row for row, _ in rows])
+    errors = [found[i][1] / found[i][0] for i in usable]
+    worst = report([CASES[i].name for i in usable], [limits[i] for i in usable], errors, [row for row, _ in rows])
     report_capacities(capacities, [ends for _, ends in rows])
     print(f"{given.seeds} experiments in {time.perf_counter() - began:.0f} s")
     if worst > given.at_most:
