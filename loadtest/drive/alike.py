@@ -57,10 +57,14 @@ class Alike:
     def count_in_chunk(self, chunk: bytes) -> int:
         """Return the count of an event like the one learnt that a chunk of HTTP consists of; OTHER for any other."""
         before, ending = self._before, self._ending
-        at = chunk.find(b"{", 0, _OPENING_LIMIT)
-        if at < 0 or _size(chunk[:at]) != len(chunk) - at or not chunk.startswith(before, at):
+        opening, at = _opening_of(len(chunk))
+        if not chunk.startswith(opening):  # the size is written in another way
+            at = chunk.find(b"{", 0, _OPENING_LIMIT)
+            if at < 0 or _size(chunk[:at]) != len(chunk) - at:
+                return OTHER
+        if not chunk.startswith(before, at) or not chunk.endswith(ending):
             return OTHER
-        return self._told(chunk[at + len(before) : -len(ending)]) if chunk.endswith(ending) else OTHER
+        return self._told(chunk[at + len(before) : -len(ending)])
 
     def _told(self, rest: bytes) -> int:
         """Return the count in what lies between the bytes that stay."""
@@ -77,6 +81,16 @@ class Alike:
 def _shared(data: bytes) -> bytes:
     """Return equal bytes as one object: what all streams look at stays in the processor's cache."""
     return data
+
+
+@lru_cache(1024)
+def _opening_of(length: int) -> tuple[bytes, int]:
+    """Return how a chunk of HTTP with one event, so long in all, usually opens, and how many bytes that takes."""
+    for digits in range(1, 9):
+        opening = b"%x\r\ndata: " % max(0, length - digits - len(b"\r\n\r\n"))
+        if len(opening) == digits + len(b"\r\ndata: "):
+            return opening, len(opening)
+    return b"x", 0  # no chunk is so long
 
 
 @lru_cache(1024)

@@ -20,7 +20,7 @@ from loadtest.drive.clock import KERNEL_STAMPS, STAMP_SPACE, Clock
 from loadtest.drive.disorder import out_of_order
 from loadtest.drive.endpoint import Endpoint
 from loadtest.drive.failure import Failure, printable
-from loadtest.drive.gather import busy_since_ns, reader
+from loadtest.drive.gather import Gatherer, busy_since_ns, gatherer_of, reader
 from loadtest.drive.opening import connected, late, reason_of
 from loadtest.drive.tunnel import open_tunnel
 from loadtest.record import Outcome
@@ -34,14 +34,14 @@ class Connection:
     """An open connection to an endpoint. `arrived_ns`, `kernel` and `lag_ns` describe the latest read."""
 
     __slots__ = (
-        "_ahead", "_alarm", "_alarm_s", "_clock", "_disorder", "_endpoint", "_incoming", "_outgoing", "_poll",
-        "_recvmsg", "_socket", "_tls", "_unsent", "alarms", "arrived_ns", "idle_since_s", "kernel", "lag_ns", "loop",
-        "on_alarm", "reader", "used", "writer",
+        "_ahead", "_alarm", "_alarm_s", "_disorder", "_endpoint", "_incoming", "_outgoing", "_poll", "_socket", "_tls",
+        "_unsent", "alarms", "arrived_ns", "clock", "idle_since_s", "kernel", "lag_ns", "loop", "on_alarm", "reader",
+        "recvmsg", "used", "writer",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         """Connect, TLS included, within the endpoint's connect limit. Raises Failure."""
-        self._clock = clock
+        self.clock = clock
         self._endpoint = endpoint
         self.used = False  # it has carried a whole exchange
         self.idle_since_s = 0.0
@@ -59,7 +59,7 @@ class Connection:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         deadline_s = time.monotonic() + endpoint.limits.connect_s
         self._socket = connected(endpoint, deadline_s, stamped=KERNEL_STAMPS)
-        self._recvmsg = self._socket.recvmsg
+        self.recvmsg = self._socket.recvmsg
         self._poll = monkey.get_original("select", "poll")()
         self._poll.register(self._socket.fileno(), _POLLIN)
         try:
@@ -122,6 +122,11 @@ class Connection:
         return True
 
     @property
+    def gatherer(self) -> Gatherer | None:
+        """What reads this connection together with others, where a read gives the stream's own bytes and a stamp."""
+        return gatherer_of(self.reader) if KERNEL_STAMPS and self._tls is None else None
+
+    @property
     def all_sent(self) -> bool:
         """Whether the kernel has taken everything that was to be sent."""
         return not self._unsent
@@ -133,11 +138,12 @@ class Connection:
         """
         if self._ahead is not None:
             return self._kept(self._ahead)
-        recvmsg = self._recvmsg
-        data: bytes
-        data, ancillary, _, _ = recvmsg(READ_SIZE, STAMP_SPACE)
-        now_ns = time.perf_counter_ns()
-        arrived_ns = self._clock.arrival_ns(ancillary[0][2], now_ns) if ancillary else -1
+        data, stamps, _, _ = self.recvmsg(READ_SIZE, STAMP_SPACE)
+        return self.received(data, stamps, time.perf_counter_ns())
+
+    def received(self, data: bytes, stamps: list[tuple[int, int, bytes]], now_ns: int) -> bytes | None:
+        """Return the bytes that a read with `recvmsg` at `now_ns` brought, as `receive` does."""
+        arrived_ns = self.clock.arrival_ns(stamps[0][2], now_ns) if stamps else -1
         self.kernel = arrived_ns >= 0 and not (now_ns - arrived_ns > LONG_NS and self._waited_for_another(arrived_ns))
         # What came before a lost packet's second sending could not be read until that had come: no stamp goes back.
         if not self.kernel:

@@ -34,8 +34,8 @@ class Deltas:
     """Reads the events of one stream into its record. Raises Failure for an error event and for what cannot be read."""
 
     __slots__ = (
-        "_alike", "_closed", "_count", "_id", "_record", "_reported", "_source", "_usage", "done", "mended", "model",
-        "visible",
+        "_closed", "_count", "_id", "_record", "_reported", "_source", "_usage", "alike", "chunk_s", "done", "mended",
+        "model", "visible",
     )  # fmt: skip
 
     def __init__(self, record: Request) -> None:
@@ -46,7 +46,8 @@ class Deltas:
         self._usage: dict[str, Any] | None = None
         self._id: str | None = None
         self._closed = False
-        self._alike = Alike()
+        self.alike = Alike()
+        self.chunk_s = record.chunk_s  # when each chunk came
         self.model: str | None = None  # that the server says it answered with
         self.visible = False  # some text, reasoning or tool call has come
         self.done = False  # [DONE] has come
@@ -54,14 +55,17 @@ class Deltas:
 
     def take(self, name: bytes, data: bytes, at_s: float) -> None:
         """Read one event that arrived at `at_s`."""
-        if self._alike.learnt and not name and (count := self._alike.count(data)) >= self._reported:
+        if self.alike.learnt and not name and (count := self.alike.count(data)) >= self._reported:
             self._take_alike(count, at_s)
         else:
             self._take_parsed(name, data, at_s)
 
     def take_chunk(self, chunk: bytes, at_s: float) -> bool:
         """Read a chunk of HTTP that is one event like one before; False: it is not. Only while `repeats`."""
-        count = self._alike.count_in_chunk(chunk)
+        return self.take_count(self.alike.count_in_chunk(chunk), at_s)
+
+    def take_count(self, count: int, at_s: float) -> bool:
+        """Read an event like one before, with the count that it carries, or UNCOUNTED; False: it is not."""
         if count < self._reported:
             return False
         self._take_alike(count, at_s)
@@ -70,12 +74,12 @@ class Deltas:
     @property
     def repeats(self) -> bool:
         """Whether events like those before are known, and the first chunk with tokens has come."""
-        return self._alike.learnt and bool(self._record.chunk_s)
+        return self.alike.learnt and bool(self._record.chunk_s)
 
     @property
     def _learns(self) -> bool:
         """Whether the next event may well be like this one; an answer of one chunk has none to come."""
-        return not self._alike.learnt and self.visible and len(self._record.chunk_s) > 1
+        return not self.alike.learnt and self.visible and len(self._record.chunk_s) > 1
 
     def _take_parsed(self, name: bytes, data: bytes, at_s: float) -> None:
         if data == b"[DONE]":
@@ -105,14 +109,14 @@ class Deltas:
         if choice.get("finish_reason") is not None:
             self._take_end(choice["finish_reason"], said)
         elif self._learns and type(delta) is dict and self._source is _told_by(usage):
-            self._alike.learn(data, delta.get("content"), usage)
+            self.alike.learn(data, delta.get("content"), usage)
 
     def _take_alike(self, count: int, at_s: float) -> None:
         """Read an event that is like one before it, with a text where no count runs."""
         if count < 0:
             self._record.chunk_s.append(at_s)
             return
-        self._usage = self._alike.usage
+        self._usage = self.alike.usage
         if count > self._count:
             self._record.chunk_s.append(at_s)
             self._record.chunk_tokens.append(count - self._count)
@@ -192,7 +196,7 @@ class Deltas:
     def _settle(self, source: str) -> None:
         if self._source is not source:
             self._source = source
-            self._alike.learnt = False  # what was learnt was read by the source before
+            self.alike.learnt = False  # what was learnt was read by the source before
 
     def _cumulative(self, usage: Any) -> int:
         """Return the count that a usage object reports, -1 for none."""

@@ -21,13 +21,15 @@ from loadtest.drive.deltas import Deltas
 from loadtest.drive.ends import broke, missed, so_far
 from loadtest.drive.failure import Failure
 from loadtest.drive.refusal import is_stream, refusal
+from loadtest.drive.repeats import Repeats, Stamps
 from loadtest.drive.sse import EventSplitter
 from loadtest.drive.wire import Reply
 from loadtest.record import Outcome, Request
 from loadtest.settings import Limits
 
 BODY_LIMIT = 64 * 1024  # bytes of an answer that is no event stream
-STREAM_LIMIT = 256 * 2**20  # bytes of an answer that is an event stream
+STREAM_LIMIT = 256 * 2**20  # bytes of an answer that is an event stream, but for those that are read the quick way
+CHUNKS_LIMIT = 2**20  # chunks of an answer; looked at with the deadlines
 TAIL_S = 0.01  # how long the end of the body may follow [DONE]; later, the connection is given up
 _OK = Outcome.OK.value  # an enumeration finds its values slowly
 _DRAIN_READS = 256  # reads made before a deadline is judged: 16 MiB, more than a receive buffer holds
@@ -37,9 +39,9 @@ class Exchange:
     """Runs one request over a connection and fills its record; `lost` tells that not one byte of an answer came."""
 
     __slots__ = (
-        "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_kernel_reads", "_lag_ns", "_left",
-        "_limits", "_on_first", "_origin_ns", "_over", "_record", "_repeats", "_reply", "_sent_s", "_settled",
-        "_splitter", "_tail", "_text", "_total_until_s", "_user_reads", "_waiter", "crash", "lost", "over_s",
+        "_answered", "_clock", "_connection", "_deltas", "_headed", "_hear", "_lag_ns", "_left", "_limits", "_on_first",
+        "_origin_ns", "_over", "_quick", "_record", "_repeats", "_reply", "_sent_s", "_settled", "_splitter",
+        "_stamped", "_tail", "_text", "_total_until_s", "_unstamped", "_waiter", "crash", "lost", "over_s",
     )  # fmt: skip
 
     def __init__(
@@ -64,10 +66,11 @@ class Exchange:
         self._text: bytearray | None = None  # the body, where it is no event stream
         self._left = STREAM_LIMIT  # bytes that may still come
         self._repeats = False  # the next read is the next event, and may be told by its bytes
+        self._quick: Repeats | None = None  # makes such reads, where the kernel stamps them
         self._answered = False  # a byte has come
         self._headed = False  # the head has come
-        self._kernel_reads = 0
-        self._user_reads = 0
+        self._stamped = False  # some read bore the kernel's stamp
+        self._unstamped = False  # some did not
         self._lag_ns = 0
         self._sent_s = 0.0
         self._total_until_s = 0.0
@@ -98,9 +101,9 @@ class Exchange:
             self._release()
             self._reply.close()
             self._deltas.close()
-            if self._kernel_reads:
-                record.stamp_source = "mixed" if self._user_reads else "kernel"
-            record.lag_max_s = self._lag_ns * 1e-9
+            if self._stamped:
+                record.stamp_source = "mixed" if self._unstamped else "kernel"
+            record.lag_max_s = max(self._lag_ns, self._quick.lag_ns if self._quick is not None else 0) * 1e-9
         if self.crash is not None:
             raise self.crash
 
@@ -181,23 +184,36 @@ class Exchange:
                 return
 
     def _read(self) -> None:
+        self._take(self._connection.receive())
+
+    def _take_other(self, data: bytes, stamps: Stamps, now_ns: int) -> None:
+        """Take a read of the quick way that is none of its."""
+        try:
+            self._take(self._connection.received(data, stamps, now_ns))
+        except Exception as error:  # noqa: BLE001  # sorted out in one place
+            self._failed(error)
+        if not self._repeats and not self._over:
+            self._connection.reader.start(self._on_readable)
+
+    def _take(self, data: bytes | None) -> None:
         connection = self._connection
-        data = connection.receive()
         if data is None:
             return
         if not data:
             self._closed()
             return
         at_s = (connection.arrived_ns - self._origin_ns) * 1e-9
+        if self._quick is not None and at_s < self._record.chunk_s[-1]:
+            at_s = self._record.chunk_s[-1]  # no stamp goes back
         if not self._answered:
             self._record.headers_s = at_s
             self._answered = True
         if connection.kernel:
-            self._kernel_reads += 1
+            self._stamped = True
             if connection.lag_ns > self._lag_ns:  # max() costs a call
                 self._lag_ns = connection.lag_ns
         else:
-            self._user_reads += 1
+            self._unstamped = True
         self._left -= len(data)
         if not (self._repeats and self._left >= 0 and self._deltas.take_chunk(data, at_s)):
             self._repeats = False
@@ -241,6 +257,7 @@ class Exchange:
             if hear is None and deltas.repeats:
                 # Where both hold, no part of another chunk has come, nor of an event, but for a blank line.
                 self._repeats = data.endswith(CHUNK_END) and piece.endswith(b"\n\n")
+                self._choose_way()
         finally:
             pieces.clear()
             came = len(chunks) - before
@@ -248,6 +265,13 @@ class Exchange:
                 self._record.coalesced += came - 1
             if came and not before and self._on_first is not None:
                 self._on_first()
+
+    def _choose_way(self) -> None:
+        """Let what repeats be read the quick way, until something else comes."""
+        if self._repeats and self._connection.gatherer is not None:
+            if self._quick is None:
+                self._quick = Repeats(self._connection, self._deltas, self._take_other, self._failed)
+            self._connection.reader.start(self._quick.read)
 
     def _take_text(self, at_s: float) -> None:
         """Keep the body of an answer that is no event stream, up to a limit; what follows [DONE] is let go."""
@@ -348,6 +372,9 @@ class Exchange:
     def _check_deadlines(self) -> None:
         self._guarded(self._drain)  # a busy client may be late: what lies in the socket arrived in time
         if self._over:
+            return
+        if len(self._record.chunk_s) > CHUNKS_LIMIT:
+            self._finish(Failure(Outcome.PROTOCOL_ERROR, f"the stream has more than {CHUNKS_LIMIT:,} chunks"))
             return
         deadline_s = self._deadline_s()
         now_s = self._clock.now_s()

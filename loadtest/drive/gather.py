@@ -48,7 +48,13 @@ def busy_since_ns(of: Reader) -> float:
 
     What had been readable then was read then; what came later may have waited for the hub.
     """
-    return of.gatherer.busy_since_ns if isinstance(of, GatheredReader) else math.inf
+    gatherer = gatherer_of(of)
+    return math.inf if gatherer is None else gatherer.busy_since_ns
+
+
+def gatherer_of(of: Reader) -> Gatherer | None:
+    """Return what reads a socket together with others; None where it is read by itself."""
+    return of.gatherer if isinstance(of, GatheredReader) else None
 
 
 class Gatherer:

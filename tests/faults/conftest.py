@@ -101,7 +101,7 @@ class Say:
 
     @staticmethod
     def event(**said: Any) -> bytes:
-        return b"data: " + json.dumps(said).encode() + b"\n\n"
+        return b"data: " + json.dumps(said, separators=(",", ":")).encode() + b"\n\n"
 
     @staticmethod
     def role() -> bytes:
@@ -113,7 +113,14 @@ class Say:
     def token(count: int, text: str = "x", finish: str | None = None) -> bytes:
         """An event with a running count."""
         choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
-        return Say.event(id="chatcmpl-1", choices=[choice], usage={"prompt_tokens": 5, "completion_tokens": count})
+        usage = {"prompt_tokens": 5, "total_tokens": 5 + count, "completion_tokens": count}
+        return Say.event(id="chatcmpl-1", choices=[choice], usage=usage)
+
+    @staticmethod
+    def word(text: str = "x") -> bytes:
+        """An event without a count."""
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        return Say.event(id="chatcmpl-1", choices=[choice])
 
     @staticmethod
     def tokens(number: int) -> bytes:

@@ -157,7 +157,7 @@ def test_a_break_between_cr_and_lf_is_one_line_end(ask: Any, say: Any) -> None:
 
 
 def test_fields_and_comments_of_the_standard(ask: Any, say: Any) -> None:
-    one = say.token(1).replace(b"data: {", b"data:{").replace(b', "usage"', b',\ndata: "usage"')
+    one = say.token(1).replace(b"data: {", b"data:{").replace(b',"usage"', b',\ndata: "usage"')
     assert b"\ndata:" in one
     odd = b": note\nid: 7\nretry: 10\nevent: message\nfoo: bar\nnothing\n" + one
     odd += b"\n\n: pong\n\nevent: ping\ndata: {}\n\n"

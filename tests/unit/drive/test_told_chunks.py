@@ -42,33 +42,60 @@ def ending(count: int) -> bytes:
     return chunk(event("", count, "stop") + closing) + b"0\r\n\r\n"
 
 
-def read(reads: list[bytes], *, told: bool) -> dict[str, Any]:
-    """Return the record of an answer that comes in these reads, the n-th at n seconds; told by bytes or never."""
+PARSED, TOLD, QUICK = "parsed", "told", "quick"
+
+
+def read(reads: list[bytes], way: str) -> dict[str, Any]:
+    """Return the record of an answer that comes in these reads, the n-th at n seconds; how many went the quick way."""
+    return record_of([(data, float(number)) for number, data in enumerate(reads)], way)
+
+
+def record_of(reads: list[tuple[bytes, float | None]], way: str) -> dict[str, Any]:
+    """Return the record of an answer whose reads bear these stamps, None for none."""
     left = iter(enumerate(reads))
+    callbacks: list[Any] = []
+    quick = 0
+
+    def recvmsg(*_: int) -> tuple[bytes, list[Any], int, int]:
+        nonlocal quick
+        number, (data, stamp) = next(left)
+        quick += 1
+        return data, [] if stamp is None else [(0, 0, stamp)], 0, number
 
     def receive() -> bytes:
-        number, data = next(left)
-        connection.arrived_ns = number * 10**9
+        number, (data, stamp) = next(left)
+        return received(data, [] if stamp is None else [(0, 0, stamp)], number)
+
+    def received(data: bytes, stamps: list[Any], _: int) -> bytes:
+        connection.kernel = bool(stamps)
+        connection.arrived_ns = round((stamps[0][2] if stamps else 0) * 1e9)
         return data
 
-    nothing = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
+    nothing = SimpleNamespace(start=callbacks.append, stop=lambda: None)
+    clock = SimpleNamespace(origin_ns=0, now_s=lambda: connection.arrived_ns / 1e9,
+                            arrival_ns=lambda stamp, _: round(stamp * 1e9))  # fmt: skip
     connection = SimpleNamespace(
-        receive=receive, arrived_ns=0, kernel=True, lag_ns=0, all_sent=True, on_alarm=None, reader=nothing,
-        writer=nothing, alarms=SimpleNamespace(after=lambda *_: None),
+        receive=receive, received=received, recvmsg=recvmsg, arrived_ns=0, kernel=True, lag_ns=0, all_sent=True,
+        on_alarm=None, reader=nothing, writer=nothing, alarms=SimpleNamespace(after=lambda *_: None), clock=clock,
+        gatherer=SimpleNamespace(busy_since_ns=-1) if way == QUICK else None,
     )  # fmt: skip
-    clock = SimpleNamespace(origin_ns=0, now_s=lambda: connection.arrived_ns / 1e9)
     record = Request()
     exchange = Exchange(cast(Connection, connection), record, cast(Clock, clock), Limits(), None,
-                        None if told else lambda data: None)  # fmt: skip
+                        (lambda data: None) if way == PARSED else None)  # fmt: skip
     while not exchange._over:
         try:
-            exchange._on_readable()
+            (callbacks[-1] if callbacks else exchange._on_readable)()
         except StopIteration:
             break
         assert exchange.crash is None or isinstance(exchange.crash, StopIteration)
     exchange._deltas.close()
     kept = {name: repr(list(value) if isinstance(value, array) else value) for name, value in asdict(record).items()}
-    return kept | {"settled": exchange._settled, "reusable": exchange.reusable, "left": exchange._left}
+    return kept | {"settled": exchange._settled, "reusable": exchange.reusable, "left": exchange._left, "quick": quick}
+
+
+def same(kept: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two records are the same; the quick way does not count bytes."""
+    return {**kept, "quick": 0, "left": 0} == {**other, "quick": 0, "left": 0}
 
 
 @st.composite
@@ -100,7 +127,8 @@ def cut_answers(draw: st.DrawFn) -> list[bytes]:
 @settings(max_examples=150, deadline=None)
 @given(cut_answers())
 def test_chunks_told_by_their_bytes_give_the_same_record(reads: list[bytes]) -> None:
-    assert read(reads, told=True) == read(reads, told=False)
+    assert read(reads, TOLD) == read(reads, PARSED)
+    assert same(read(reads, QUICK), read(reads, PARSED))
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -117,9 +145,14 @@ def test_nearly_every_chunk_of_a_plain_stream_is_told(
 
     monkeypatch.setattr(Deltas, "take_chunk", counting)
     chunks = [chunk(event(" word" * n, n if counted else None), form) for n in range(1, 31)]
-    heard = read([HEAD, *chunks, ending(30)], told=False)
+    heard = read([HEAD, *chunks, ending(30)], PARSED)
     assert told == []
-    kept = read([HEAD, *chunks, ending(30)], told=True)
+    quick = read([HEAD, *chunks, ending(30)], QUICK)
+    assert same(quick, heard)
+    assert quick["quick"] == 29  # and the end, which is none of its reads
+    assert told == [False]
+    told.clear()
+    kept = read([HEAD, *chunks, ending(30)], TOLD)
     assert told == [True] * 28 + [False]  # the first two are parsed, the second to learn from it
     assert kept == heard
     assert [round(float(at)) for at in kept["chunk_s"].strip("[]").split(",")] == list(range(1, 31))
@@ -140,7 +173,22 @@ NESTED = chunk(event("a") + b"\r\n" + SECOND + b": x\n\n")
     ],
 )
 def test_what_only_looks_like_a_whole_chunk_is_read_as_what_it_is(reads: list[bytes]) -> None:
-    assert read([HEAD, FIRST, *reads], told=True) == read([HEAD, FIRST, *reads], told=False)
+    assert read([HEAD, FIRST, *reads], TOLD) == read([HEAD, FIRST, *reads], PARSED)
+    assert same(read([HEAD, FIRST, *reads], QUICK), read([HEAD, FIRST, *reads], PARSED))
+
+
+def test_no_stamp_of_the_quick_way_goes_back() -> None:
+    """A packet that came out of order bears a stamp from before those that were read already."""
+    reads = [(HEAD, 0.0), *((chunk(event(" word")), at) for at in (1.0, 2.0, 3.0, 2.5, 4.0)), (ending(5), 3.5)]
+    kept = record_of(reads, QUICK)
+    assert (kept["chunk_s"], kept["outcome"], kept["end_s"]) == ("[1.0, 2.0, 3.0, 3.0, 4.0]", "'ok'", "4.0")
+    assert kept["quick"] == 4
+
+
+def test_a_read_without_a_stamp_goes_the_other_way_and_the_next_the_quick_one() -> None:
+    word = chunk(event(" word"))
+    kept = record_of([(HEAD, 0.0), *((word, at) for at in (1.0, 2.0, None, 4.0, 5.0)), (ending(5), 6.0)], QUICK)
+    assert (kept["chunk_s"], kept["quick"]) == ("[1.0, 2.0, 2.0, 4.0, 5.0]", 4)
 
 
 def test_only_a_whole_chunk_with_one_such_event_is_told() -> None:
