@@ -1,7 +1,7 @@
 """A request or two to an idle server, off the measured path: what they count, and whether they look like speculation.
 
 Nothing merges chunks of a lone request but drafting: a server that never puts more than one token into a chunk does not
-speculate, or accepts nothing. The answers are read whole; no time is taken of them.
+speculate, or accepts nothing. The answers are read to their last event; no time is taken of them.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def send(control: Control, body: bytes) -> Answered:
 
 
 def _read(response: httpx.Response, record: Request, began_s: float) -> str:
-    """Read a stream to its end into the record; return what went wrong."""
+    """Read a stream to its [DONE] or its end into the record; return what went wrong."""
     splitter, deltas = EventSplitter(), Deltas(record)
     try:
         for piece in response.iter_raw():
@@ -124,6 +124,10 @@ def _read(response: httpx.Response, record: Request, began_s: float) -> str:
                 return f"no whole answer within {LIMIT_S:g} s"
             for name, data in splitter.feed(piece):
                 deltas.take(name, data, at_s)
+                if deltas.done:  # the end of the body need not follow
+                    break
+            if deltas.done:
+                break
         failure = deltas.verdict()
     except Failure as error:
         failure = error
