@@ -66,6 +66,19 @@ class Alike:
             return OTHER
         return self._told(chunk[at + len(before) : -len(ending)])
 
+    def counts_in_chunks(self, data: bytes) -> list[int]:
+        """Return `count_in_chunk` of each of the whole chunks that `data` consists of; [] where one is another."""
+        counts, at = [], 0
+        while at < len(data):
+            brace = data.find(b"{", at, at + _OPENING_LIMIT)
+            end = brace + _size(data[at:brace])
+            count = self.count_in_chunk(data[at:end]) if brace >= 0 and end > brace else OTHER
+            if count == OTHER:
+                return []
+            counts.append(count)
+            at = end
+        return counts
+
     def _told(self, rest: bytes) -> int:
         """Return the count in what lies between the bytes that stay."""
         if not self._between:

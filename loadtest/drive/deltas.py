@@ -15,6 +15,7 @@ ids. It may exceed the sum of `chunk_tokens`: a server may count tokens in the c
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -69,6 +70,16 @@ class Deltas:
         if count < self._reported:
             return False
         self._take_alike(count, at_s)
+        return True
+
+    def take_chunks(self, chunks: bytes, at_s: float) -> bool:
+        """Read several chunks of HTTP that are one event each, like one before; False: they are not."""
+        counts, before = self.alike.counts_in_chunks(chunks), len(self.chunk_s)
+        if not counts or counts[0] < self._reported or any(count > later for count, later in pairwise(counts)):
+            return False
+        for count in counts:
+            self._take_alike(count, at_s)
+        self._record.coalesced += max(0, len(self.chunk_s) - before - 1)
         return True
 
     @property

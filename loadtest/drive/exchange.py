@@ -215,7 +215,9 @@ class Exchange:
         else:
             self._unstamped = True
         self._left -= len(data)
-        if not (self._repeats and self._left >= 0 and self._deltas.take_chunk(data, at_s)):
+        deltas = self._deltas
+        told = self._repeats and self._left >= 0 and (deltas.take_chunk(data, at_s) or deltas.take_chunks(data, at_s))
+        if not told:
             self._repeats = False
             self._parse(data, at_s)
 

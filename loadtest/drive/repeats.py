@@ -1,4 +1,4 @@
-"""The way of nearly every read: one chunk of HTTP with one event like one before it, stamped by the kernel.
+"""The way of nearly every read: chunks of HTTP with one event like one before in each, stamped by the kernel.
 
 With a thousand streams under way, what belongs to one of them has left the processor's cache by its next read, and to
 touch an object costs more than what is done with it. So this way has an object of its own, which holds all it needs and
@@ -52,7 +52,7 @@ class Repeats:
             count = self._alike.count_in_chunk(data)
             if count == UNCOUNTED:
                 chunk_s.append(at_s)
-            if count == UNCOUNTED or self._deltas.take_count(count, at_s):
+            if count == UNCOUNTED or self._deltas.take_count(count, at_s) or self._deltas.take_chunks(data, at_s):
                 if lag_ns > self.lag_ns:  # max() costs a call
                     self.lag_ns = lag_ns
                 return

@@ -114,17 +114,20 @@ def answers(draw: st.DrawFn) -> list[bytes]:
 def cut_answers(draw: st.DrawFn) -> list[bytes]:
     """The reads of a stream: a chunk each, but for some that are cut or joined, and for a byte that is wrong."""
     reads = [HEAD, *draw(answers())]
-    for _ in range(draw(st.integers(0, 2))):
+    for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(reads) - 1))
-        kind, both = draw(st.sampled_from(["cut", "wrong"])), reads[at] + b"".join(reads[at + 1 : at + 2])
+        kind, both = draw(st.sampled_from(["cut", "wrong", "join"])), reads[at] + b"".join(reads[at + 1 : at + 2])
         beyond = min(len(reads[at]) + draw(st.integers(0, 4)), len(both) - 1)
         place = draw(st.integers(0, len(both) - 1) | st.just(beyond))
         wrong = draw(st.sampled_from([b"\n", b"0", b"f", b"{", b'"', b""]))
-        reads[at : at + 2] = [both[:place], both[place:] if kind == "cut" else wrong + both[place + 1 :]]
+        if kind == "join":
+            reads[at : at + 2] = [both]
+        else:
+            reads[at : at + 2] = [both[:place], both[place:] if kind == "cut" else wrong + both[place + 1 :]]
     return [data for data in reads if data]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cut_answers())
 def test_chunks_told_by_their_bytes_give_the_same_record(reads: list[bytes]) -> None:
     assert read(reads, TOLD) == read(reads, PARSED)
@@ -157,6 +160,21 @@ def test_nearly_every_chunk_of_a_plain_stream_is_told(
     assert kept == heard
     assert [round(float(at)) for at in kept["chunk_s"].strip("[]").split(",")] == list(range(1, 31))
     assert (kept["outcome"], kept["output_tokens"], kept["reusable"]) == ("'ok'", "30", True)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("form", [b"%x", b"%X", b"%05x"])
+def test_whole_chunks_that_share_a_read_are_told_too(counted: bool, form: bytes) -> None:
+    """A client that is late finds several: to be slower then would make it later."""
+    chunks = [chunk(event(" word" * n, n if counted else None), form) for n in range(1, 31)]
+    reads = [HEAD, *chunks[:4], b"".join(chunks[4:9]), chunks[9], b"".join(chunks[10:]), ending(30)]
+    heard, quick, told = (read(reads, way) for way in (PARSED, QUICK, TOLD))
+    assert same(quick, heard)
+    assert told == heard
+    assert quick["quick"] == 6  # all but the head, two chunks to learn from, and the end
+    assert (heard["coalesced"], heard["output_tokens"]) == ("23", "30")
+    stamps = [1, 2, 3, 4, *[5] * 5, 6, *[7] * 20]
+    assert [round(float(at)) for at in heard["chunk_s"].strip("[]").split(",")] == stamps
 
 
 FIRST, SECOND = chunk(event("a")), chunk(event("b"))
@@ -201,3 +219,5 @@ def test_only_a_whole_chunk_with_one_such_event_is_told() -> None:
                   whole.replace(b"data: ", b"data:"), whole.replace(b"\r\n", b"\n"), chunk(event('"')),
                   chunk(event("a") + event("b")), chunk(event("a") + b"\n"), b"", b"{", b"\r\n"):  # fmt: skip
         assert alike.count_in_chunk(other) == OTHER
+        assert other in (b"", whole + whole) or alike.counts_in_chunks(whole + other) == []
+    assert alike.counts_in_chunks(3 * whole) == [UNCOUNTED] * 3
