@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from loadtest.errors import UsageError
 
 Row = TypeVar("Row")
+GREATEST = 1e100  # of a number that is read: sums and squares of such are still numbers
 LARGEST = 2**31 - 1  # of a cell's or block's number: the column in requests.parquet is int32
 SHOWN = 60  # characters of a wrong value
 
@@ -90,10 +90,10 @@ def _fields(kind: type) -> dict[str, tuple[Callable[[Any], bool], str, bool]]:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a JSON value is a finite number, which true and false are not."""
+    """Say whether a JSON value is a number that can be added to others like it, which true and false are not."""
     if type(value) is int:
         return -(2**63) <= value < 2**63
-    return type(value) is float and math.isfinite(value)
+    return type(value) is float and abs(value) <= GREATEST
 
 
 def is_count(value: Any) -> bool:

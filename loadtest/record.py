@@ -30,6 +30,7 @@ SEVERAL_VERSION = 2  # of run.json with `candidates`: `candidate` is null then, 
 FAKED, LOSSY = "faked acceptance", "lossy acceptance"  # of drafts: modes of a server's identity in the header
 EVENT_PER_TOKEN = "timings"  # the `tokens_source` of streams in which no event holds what a step brought together
 TOO_MANY = "requests were in flight (load.max_in_flight)"  # in the reason of a cell that its queue ended
+NOT_CARRIED = "not_carried"  # state of a cell that was given up since its server did not carry the load
 GIVEN_UP = "given_up"  # status of a run that ended early, since an objective had certainly failed
 
 
@@ -156,7 +157,7 @@ class CellRecord:
     level: float
     block: int
     order: int  # position of the cell in the run
-    state: str  # complete · aborted · interrupted
+    state: str  # complete · not_carried · aborted · interrupted
     reason: str = ""
     started_s: float
     window_open_s: float | None = None

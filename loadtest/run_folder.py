@@ -216,7 +216,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     version = run.get("schema")
     if version is None or not is_count(version):
         raise UsageError(f"{path} is not a run header: its `schema` is {version!r}.")
-    if not 1 <= version <= SEVERAL_VERSION:
+    if version < 1:
+        raise UsageError(f"{path} is not a run header: its `schema` is {version!r}, and the first was 1.")
+    if version > SEVERAL_VERSION:
         raise UsageError(
             f"{path} has schema {version!r}; this loadtest reads up to {SEVERAL_VERSION}: use a newer one."
         )

@@ -185,7 +185,7 @@ def written(value: float, unit: Unit) -> str:
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 UNITS: dict[Unit, dict[str, float]] = {
-    Unit.SECONDS: {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0},
+    Unit.SECONDS: {"us": 1e-6, "µs": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0},
     Unit.SHARE: {"%": 0.01},
     Unit.TOKENS_PER_S: {"tokens/s": 1.0},
     Unit.REQUESTS_PER_S: {"requests/s": 1.0},

@@ -232,6 +232,9 @@ class _Table:
                 limit = quantity(word, UNITS[Unit.SECONDS], EXAMPLES[Unit.SECONDS])
             except ValueError as allowed:
                 raise self._refuse("within", f"within.{name} is {shown(word)}; it must be {allowed}.") from None
+            if limit <= 0:
+                raise self._refuse("within", f"within.{name} is {shown(word)}: no request takes no time; write such as"
+                                   f" {EXAMPLES[Unit.SECONDS]}.")  # fmt: skip
             found.append((str(name), limit))
         return tuple(found)
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from loadtest.analyse import wording
+from loadtest.analyse.carried import load_not_carried
 from loadtest.analyse.looks import candidates_in
 from loadtest.analyse.rules import Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.run_facts import RunFacts
@@ -190,5 +191,6 @@ COMPARISON_RULES: tuple[Rule[RunFacts], ...] = (
     _rule("draft does not fit", nothing_accepted, Effect.FLAG, "accepted ÷ drafted", f"{ACCEPTANCE_LOW:.0%}"),
     _rule("cache imbalance", _cache_imbalance, Effect.FLAG, "cached ÷ prompt tokens of both arms",
           f"{100 * CACHE_POINTS:g} points apart"),
+    _rule("load not carried", load_not_carried, Effect.FLAG, "states of the cells", "carried in every block"),
     _rule("prompts differ", _prompts_differ, Effect.FLAG, "hashes of paired bodies", "none apart"),
 )  # fmt: skip

@@ -118,6 +118,7 @@ def _between(inside: Sequence[SloAt], slo: Slo) -> _Found:
     worst = _gravest(inside)
     assert worst is not None
     if len(outcomes) == 1:
+        worst = inside[-1] if worst.outcome is PASS else worst
         return _Found(outcome=worst.outcome, at=worst, says=worst.says)
     names = " and ".join(f"{at.level:g}" for at in inside)
     says = f"{slo.load.value:g} was not tested, and {names} do not agree"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtest.analyse import capacity, gate_words, wording
+from loadtest.analyse.carried import Uncarried
 from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.explain import ByCell, window_growth
 from loadtest.analyse.gate import GRAVEST, judge_slo
@@ -180,13 +181,16 @@ def _notes(slos: Sequence[Slo], run: Mapping[str, Any], asked: Asked) -> list[st
 
 def with_gate(
     judgement: Judgement, run: Mapping[str, Any], experiment: Experiment, requests: Requests,
-    valid: Sequence[CellRecord], scrapes: ByCell, asked: Asked,
+    valid: Sequence[CellRecord], scrapes: ByCell, asked: Asked, lost: Uncarried,
 ) -> Judgement:  # fmt: skip
-    """Return the judgement with what the gate says; its exit code is then that of the run."""
+    """Return the judgement with what the gate says; its exit code is then that of the run.
+
+    `lost` are the cells that were given up because a server did not carry the load.
+    """
     found = Measurements(
         requests=requests, cells=valid, scrapes=scrapes, levels=judgement.levels, limits=experiment.limits,
         restarted=many_starts(run),
-        varying=experiment.load.kind == "open", confidence=asked.confidence or of_candidate(run),
+        varying=experiment.load.kind == "open", confidence=asked.confidence or of_candidate(run), uncarried=lost,
     )  # fmt: skip
     in_flight = {}
     for level in judgement.levels:
@@ -198,7 +202,9 @@ def with_gate(
     facts = GateFacts(
         found=found, experiment=experiment, baseline=baseline, candidate=candidate,
         loads=Loads(levels=judgement.levels, unit=unit_of(experiment.load), in_flight=in_flight),
-        unproven=_unproven(found, baseline, candidate, run, experiment),
+        unproven=_unproven(found.cells, found, baseline, candidate, run, experiment),
+        unproven_at={level: f"at {level:g} {why}" for level in found.levels if (why := _unproven(
+            [c for c in found.cells if c.level == level], found, baseline, candidate, run, experiment))},
     )  # fmt: skip
     gate = gate_of(run, judgement.decision, facts, asked)
     if gate is None:
@@ -207,14 +213,16 @@ def with_gate(
 
 
 def _unproven(
-    found: Measurements, baseline: str, candidate: str | None, run: Mapping[str, Any], experiment: Experiment
-) -> str:
+    cells: Sequence[CellRecord], found: Measurements, baseline: str, candidate: str | None, run: Mapping[str, Any],
+    experiment: Experiment,
+) -> str:  # fmt: skip
     """Return why it is not known that only the candidate speculated: a declaration is not enough unless accepted."""
     if candidate is None or run.get("aa"):
         return ""
     for arm, what in ((candidate, "on"), (baseline, "off")):
-        grown = window_growth([c for c in found.cells if c.arm == arm], found.scrapes)
-        told = not math.isnan(grown.get("drafts")) or tokens_per_step(grown) is not None
+        own = [c for c in cells if c.arm == arm]
+        grown = window_growth(own, found.scrapes)
+        told = not own or not math.isnan(grown.get("drafts")) or tokens_per_step(grown) is not None
         if not told and DECLARED not in experiment.gate.accept:
             return (f"that speculation was {what} in {arm} could not be read from its counters"
                     f' ([gate] accept = ["{DECLARED}"] takes it on trust)')  # fmt: skip

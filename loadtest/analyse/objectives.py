@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loadtest.analyse.carried import Uncarried
 from loadtest.analyse.compare import Curve, fit_curve
 from loadtest.analyse.counters import tokens_per_step
 from loadtest.analyse.estimates import Estimate
@@ -45,6 +46,7 @@ class Measurements:
     restarted: bool = False  # whether each block was a start of the servers of its own
     varying: bool = False  # whether blocks differ more at some levels than at others: an open load
     confidence: float = CONFIDENCE  # of every interval; more at a later look at a run that goes on
+    uncarried: Uncarried = field(default_factory=dict)
 
     def fit(self, samples: Mapping[float, Sequence[float]]) -> Curve:
         """Return means with intervals over the levels, in the run's own confidence."""
@@ -84,7 +86,8 @@ def cell_figure(slo: Slo, rows: CellRows, limits: Limits, *, survivors: bool = F
         good, due = good_and_due(slo, rows)
         if slo.metric == "goodput":
             return good / due if due else math.nan
-        return good / rows.window_s if rows.window_s > 0 else math.nan
+        # Where only some requests say whether they were good, the others are taken to be as good as they.
+        return good * (int(rows.measured.sum()) / due) / rows.window_s if due and rows.window_s > 0 else math.nan
     if metric is None:
         return math.nan
     if slo.statistic in QUANTILES and metric.values is not None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from loadtest.analyse import wording
 from loadtest.analyse.against_itself import judge_against_itself
 from loadtest.analyse.breakeven import Translation, break_even, translated
+from loadtest.analyse.carried import uncarried
 from loadtest.analyse.cells import cell_facts, cell_view
 from loadtest.analyse.client_notes import client_notes
 from loadtest.analyse.compare import Curve, Pairs, curves, pair_requests, speedups
@@ -102,7 +103,7 @@ def judged(
     judgement = _alone(analysed, views) if candidate is None else _compared(analysed, views)
     if detailed:
         judgement = replace(judgement, detail=_detail(analysed, cells))
-    return with_gate(judgement, run, experiment, requests, valid, grouped, asked)
+    return with_gate(judgement, run, experiment, requests, valid, grouped, asked, uncarried(judged))
 
 
 def _detail(a: _Analysed, cells: Sequence[CellRecord]) -> Detail:
@@ -145,7 +146,10 @@ def _alone(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
 
 def _compared(a: _Analysed, views: tuple[CellView, ...]) -> Judgement:
     candidate = str(a.candidate)
-    figures = {(c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid}
+    given_up = {level for _, level in uncarried(a.cells)}  # what is left there are the blocks in which it went well
+    figures = {
+        (c.arm, c.level, c.block): a.measured[c.cell].figures for c in a.valid if c.level not in given_up
+    }  # fmt: skip
     restarted = many_starts(a.run)
     sure = of_candidate(a.run)
     by_metric = curves(figures, a.baseline, candidate, restarted=restarted, confidence=sure)

@@ -52,6 +52,7 @@ def percentiles(
     effects: dict[float, float] = {}
     if requests is not None or len(of_blocks) < len(pooled):
         effects = quantile_effects(blocks, pooled, q, varying=varying, restarted=restarted, confidence=confidence)
+    alone = max(map(len, blocks.values()), default=0) < 2  # how blocks differ is not known: no interval, as for a mean
     found = {}
     for level, sample in pooled.items():
         effect = 1.0
@@ -60,7 +61,7 @@ def percentiles(
             alike = sample.size / requests[level] if requests and requests[level] else 1.0
             effect = effects.get(level, alike)
         own = quantile_estimate(sample, q, effect, confidence)
-        if any(block.size < each_block_needs(q) for block in blocks[level]):
+        if alone or any(block.size < each_block_needs(q) for block in blocks[level]):
             own = Estimate(value=own.value, n=own.n)
         elif level in of_blocks:
             own = _widened(own, *of_blocks[level], skew=SKEW / math.sqrt(len(blocks[level])) if q > 0.5 else 0.0)

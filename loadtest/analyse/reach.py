@@ -94,7 +94,7 @@ def _up_to(load: Load, positions: Sequence[tuple[float, float]], tolerance: floa
     beyond = [level for position, level in positions if position > asked * (1 + tolerance)]
     if inside and max(p for p, level in positions if level in inside) >= asked * (1 - tolerance):
         return Reach(inside=inside)
-    if not beyond:
+    if not beyond or not inside:  # a load below all that were tested is not proven by the lowest of them either
         return Reach(inside=inside, missing=_outside(load, positions))
     return Reach(inside=inside, beyond=beyond[0])
 

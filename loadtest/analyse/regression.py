@@ -213,16 +213,15 @@ def with_regressions(here: Judgement, there: Judgement, metric: str, margin: flo
         levels = ", ".join(f"{level:g}" for level in alone)
         said.append(f"Tested in one of the two runs only, and not compared: {levels} {here.unit}.")
     done = concluded(replace(gate, regressions=judged, notes=tuple(said)))
-    return _with(here, replace(_no_better(gate, done), regressions=found))
+    return _with(here, replace(_no_better(gate, done, alone=len(here.arms) == 1), regressions=found))
 
 
-def _no_better(own: Gate, done: Gate) -> Gate:
+def _no_better(own: Gate, done: Gate, *, alone: bool) -> Gate:
     """Return the gate no better than without the other run: where the decision is the gate, it stays a demand.
 
     One server alone has no decision, and is held against the other run only.
     """
-    decided = not own.objectives and own.outcome in (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
-    if not decided or GRAVEST.index(own.outcome) >= GRAVEST.index(done.outcome):
+    if own.objectives or alone or GRAVEST.index(own.outcome) >= GRAVEST.index(done.outcome):
         return done
     return replace(done, outcome=own.outcome, exit_code=own.exit_code, headline=own.headline)
 

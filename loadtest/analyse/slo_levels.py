@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from loadtest.analyse.carried import NEVER, partly
 from loadtest.analyse.estimates import Estimate
 from loadtest.analyse.gate_results import IDENTICAL, GateOutcome, SloAt
 from loadtest.analyse.objectives import (
@@ -17,7 +18,7 @@ from loadtest.analyse.objectives import (
     spread,
 )
 from loadtest.analyse.paired import compared, out_of_reach, paired_samples
-from loadtest.analyse.percentiles import QUANTILES
+from loadtest.analyse.percentiles import QUANTILES, bound_needs
 from loadtest.analyse.reach import Loads
 from loadtest.analyse.settle import value_noun
 from loadtest.analyse.shares import difference
@@ -43,6 +44,7 @@ class GateFacts:
     loads: Loads
     refused: str = ""  # why the run is not to be judged
     unproven: str = ""  # why it is not known that speculation was on in the candidate and off in the baseline
+    unproven_at: Mapping[float, str] = field(default_factory=dict)  # the same of single levels
 
     @property
     def subject(self) -> str:
@@ -90,12 +92,14 @@ def at_levels(slo: Slo, facts: GateFacts) -> dict[float, SloAt]:
         observed, why = absolute(slo, arm, facts)
     else:
         observed, why = _compared(slo, facts)
+    if facts.candidate is not None and (slo.ask is not Ask.ABSOLUTE or slo.arm != "baseline"):
+        why = {**facts.unproven_at, **why}
     found = {}
     for level in facts.loads.levels:
         own = observed.get(level, Estimate())
         if level in why:
             found[level] = SloAt(
-                level=level, outcome=FAIL if why[level] == FAILED else NO_DATA, observed=own, says=why[level]
+                level=level, outcome=FAIL if why[level] in (FAILED, NEVER) else NO_DATA, observed=own, says=why[level]
             )
             continue
         outcome = held(own, limit, lower=lower)
@@ -114,6 +118,7 @@ def _no_category(slo: Slo, facts: GateFacts) -> str:
 
 
 FAILED = "the candidate's failed requests reach it in every block"
+NO_BASELINE = "the baseline is no measure there: {}"
 
 
 def why_open(slo: Slo, own: Estimate, outcome: GateOutcome) -> str:
@@ -124,7 +129,7 @@ def why_open(slo: Slo, own: Estimate, outcome: GateOutcome) -> str:
         return ""
     if own.value is None:
         return f"no {slo.subject} was measured"
-    if slo.statistic in QUANTILES and slo.ask is Ask.ABSOLUTE:
+    if slo.statistic in QUANTILES and slo.ask is Ask.ABSOLUTE and own.n < bound_needs(QUANTILES[slo.statistic]):
         return f"{own.n} {value_noun(slo)}s do not bound a {slo.statistic}"
     return "one block gives no interval"
 
@@ -151,19 +156,28 @@ def unshown(slo: Slo, arm: str, found: Measurements) -> dict[float, str]:
 
 def absolute(slo: Slo, arm: str, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:
     """Return an arm's estimates by level, and the levels where they are not to be used, with the reason."""
-    observed, why = estimates(slo, arm, facts.found), unshown(slo, arm, facts.found)
+    observed, why = estimates(slo, arm, facts.found), unshown(slo, arm, facts.found) | _gave_in(arm, facts.found)
     if slo.metric in COUNTED or slo.metric in ("error_ratio", "goodput"):
         return observed, why
     same = spread(slo, arm, facts.found)
     return observed, {level: IDENTICAL for level, alike in same.items() if alike} | why
 
 
+def _gave_in(arm: str, found: Measurements) -> dict[float, str]:
+    """Return the levels at which an arm's server did not carry the load, with the reason."""
+    left = {level: len(found.of(arm, level)) for level in found.levels}
+    lost = {level: found.uncarried.get((arm, level), 0) for level in found.levels}
+    return {level: partly(n, left[level]) if left[level] else NEVER for level, n in lost.items() if n}
+
+
 def _compared(slo: Slo, facts: GateFacts) -> tuple[dict[float, Estimate], dict[float, str]]:
     assert facts.candidate is not None
     found, candidate = facts.found, facts.candidate
+    its = {x: NO_BASELINE.format(says) for x, says in _gave_in(facts.baseline, found).items()}
+    gave_in = _gave_in(candidate, found) | its
     if slo.metric in ("error_ratio", "goodput"):
         arms = [estimates(slo, arm, found) for arm in (facts.baseline, candidate)]
-        return {x: difference(arms[0][x], arms[1][x], lower=slo.lower) for x in found.levels}, {}
+        return {x: difference(arms[0][x], arms[1][x], lower=slo.lower) for x in found.levels}, gave_in
     pairs = paired_samples(slo, facts.baseline, candidate, found)
     curve = compared(slo, pairs, found)
     why: dict[float, str] = {}
@@ -175,7 +189,7 @@ def _compared(slo: Slo, facts: GateFacts) -> tuple[dict[float, Estimate], dict[f
     for level, own in pairs.items():
         if level not in why and all(identical(slo, figures) for figures in zip(*own, strict=True)):
             why[level] = IDENTICAL
-    return observed, why | _too_short(slo, facts)
+    return observed, why | _too_short(slo, facts) | gave_in
 
 
 def _unratioed(pairs: Sequence[tuple[float, float]]) -> str:

@@ -37,6 +37,7 @@ from loadtest.analyse.rules import CellFacts, Effect, Level, Mark, Rule, Unknown
 from loadtest.analyse.server_validity import RATE_LIMITED_RATIO, rate_limited, restarted
 from loadtest.analyse.worker_validity import CLOCK_RATIO, LATE_S, clocks_apart, word_late, worker_lost
 from loadtest.backlog import BACKLOG_RATIO
+from loadtest.record import NOT_CARRIED
 
 __all__ = ["CELL_RULES", "LOAD_REACHED", "CellFacts", "Mark", "cell_marks", "cell_unknowns"]
 
@@ -58,6 +59,8 @@ def _not_complete(facts: CellFacts) -> Mark | None:
     record = facts.record
     if record.state != "complete":
         why = f": {record.reason}" if record.reason else ""
+        if record.state == NOT_CARRIED:
+            return Mark(sentence=f"The server did not carry the load, and the cell was given up{why}.", invalid=True)
         return Mark(sentence=f"The cell was {record.state}{why}.", invalid=True)
     if record.window_open_s is None or record.window_close_s is None:
         return Mark(sentence="The window never opened and closed.", invalid=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import click
 
 from loadtest.errors import RunError, UsageError, printable
+
+DRAWN = ("verdict.json", "summary.md", "junit.xml", "report.html")  # from what was measured
 
 
 class Shown(StrEnum):
@@ -44,7 +47,9 @@ def screen_for(shown: Shown) -> Any:
 
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON document in ASCII, so that no terminal and no pipe changes it."""
-    click.echo(json.dumps(data, allow_nan=False))
+    from loadtest.report.screen import echo
+
+    echo(json.dumps(data, allow_nan=False))
 
 
 def report_of_run(folder: Path, screen: Any, shown: Shown = Shown.ALL) -> int:
@@ -57,10 +62,12 @@ def report_of_run(folder: Path, screen: Any, shown: Shown = Shown.ALL) -> int:
 
 def _say_result(document: Mapping[str, Any], headline: str, shown: Shown) -> None:
     """Say on a silent screen what was asked for in place of all: the verdict, or the answer in one line."""
+    from loadtest.report.screen import echo
+
     if shown is Shown.JSON:
         print_json(document)
     elif shown is Shown.QUIET:
-        click.echo(printable(headline))
+        echo(printable(headline))
 
 
 def report_outputs(folder: Path, console: Any, shown: Shown = Shown.ALL) -> int:
@@ -91,17 +98,21 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
     from loadtest.report.junit import write_junit
     from loadtest.report.markdown import write_summary
     from loadtest.report.page import write_page
+    from loadtest.report.screen import echo
     from loadtest.report.terminal import print_summary
     from loadtest.run_folder import read_run, read_texts
 
     header, judgement = read_run(folder) | {"folder": folder.resolve().name}, judgement or judge(folder)
-    try:
-        write_json(folder / "verdict.json", as_json(judgement))
-    except OSError as error:
-        raise UsageError(f"{folder / 'verdict.json'} cannot be written: {error.strerror}.") from error
+    code = exit_code_of(header, judgement)
+    verdict = as_json(_said(judgement, code))
+    _remove_drawn(folder)
     summary = write_summary(folder, header, judgement).read_text(encoding="utf-8")
     write_junit(folder, header, judgement)
     page = write_page(folder, header, judgement, read_texts(folder))
+    try:  # the last of all: where it lies, nothing else is missing or from another time
+        write_json(folder / "verdict.json", verdict)
+    except OSError as error:
+        raise UsageError(f"{folder / 'verdict.json'} cannot be written: {error.strerror}.") from error
     in_actions = github.in_actions(os.environ)
     before, after = github.quiet_commands() if in_actions else ("", "")
     console.print(before, markup=False, end="\n" if before else "")
@@ -110,9 +121,24 @@ def report_run(folder: Path, console: Any, judgement: Any = None, shown: Shown =
     if unwritten := github.add_summary(os.environ, summary):
         click.echo(f"loadtest: {printable(unwritten)}", err=True)
     for line in github.annotated(judgement) if in_actions and shown is not Shown.JSON else ():
-        click.echo(line)
-    _say_result(as_json(judgement), (judgement.gate or judgement.decision).headline, shown)
-    return exit_code_of(header, judgement)
+        echo(line)
+    _say_result(verdict, (judgement.gate or judgement.decision).headline, shown)
+    return code
+
+
+def _said(judgement: Any, code: int) -> Any:
+    """Return the judgement with the exit code of the command, which is another where the run was interrupted."""
+    gate = judgement.gate and replace(judgement.gate, exit_code=code)
+    return replace(judgement, decision=replace(judgement.decision, exit_code=code), gate=gate)
+
+
+def _remove_drawn(folder: Path) -> None:
+    """Remove what an earlier judgement of the run wrote, so that none of it stands beside what is written now."""
+    for name in DRAWN:
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder / name} cannot be written: {error.strerror}.") from error
 
 
 def exit_code_of(header: Mapping[str, Any], judgement: Any) -> int:

@@ -16,7 +16,7 @@ from loadtest.drive.evidence import TICK_S, Evidence, Sampler, Streams, quantile
 from loadtest.drive.own_users import Users
 from loadtest.drive.phases import Phase
 from loadtest.errors import UsageError
-from loadtest.record import TOO_MANY, CellRecord, Request, Scrape
+from loadtest.record import NOT_CARRIED, TOO_MANY, CellRecord, Request, Scrape
 from loadtest.servers.control import Control
 from loadtest.servers.counters import is_idle
 
@@ -105,7 +105,7 @@ class CellRun:
         elif self._scenario_error is not None:
             self.state, self.reason = "aborted", str(self._scenario_error)
         elif self.context.opened is not None and self.context.opened.turned_away:
-            self.state, most = "aborted", self.context.opened.most
+            self.state, most = NOT_CARRIED, self.context.opened.most
             self.reason = f"{most} {TOO_MANY}: they arrive faster than they are served"
         elif self._idles:
             self._scenario_error = UsageError(IDLES)
@@ -113,7 +113,7 @@ class CellRun:
         elif trouble := self._users.trouble():
             self.state, self.reason = "aborted", trouble
         elif self.context.hopeless:
-            self.state = "aborted"
+            self.state = NOT_CARRIED
             self.reason = f"{self.context.failures_in_a_row} requests in a row failed ({self.context.last_error})"
         else:
             return

@@ -24,11 +24,11 @@ from loadtest.drive.prepare import Prepared, prepare
 from loadtest.drive.stages import LOOKS, Course
 from loadtest.errors import UsageError, server_named
 from loadtest.experiment import from_document
-from loadtest.record import TEXTS, CellRecord
+from loadtest.record import NOT_CARRIED, TEXTS, CellRecord
 from loadtest.run_folder import finish_requests, read_cells, read_plan, read_run
 from loadtest.servers.identity import Identity
 
-ENDED = ("complete", "aborted")  # states of a cell that is not measured again
+ENDED = ("complete", NOT_CARRIED, "aborted")  # states of a cell that is not measured again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

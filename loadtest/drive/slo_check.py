@@ -84,7 +84,8 @@ def objective_words(experiment: Experiment) -> list[str]:
         needed = needs(slo.statistic, experiment.plan.blocks) if of_requests else 0
         if pooled < needed:
             sentences.append(
-                f"Out of reach as planned: {slo.sentence} needs {needed} requests at a load, and {pooled} are planned."
+                f"May stay out of reach: {slo.sentence} needs {needed} requests at a load, and the windows of a load"
+                f" wait for {pooled} (window.min_requests)."
             )
         if slo.load.unit in (USERS, RATE, SESSIONS) and slo.load.value not in experiment.load.levels:
             sentences.append(

@@ -22,7 +22,7 @@ from loadtest.drive.shapes import Shape, ShapePool
 from loadtest.drive.stages import Course, Time
 from loadtest.drive.timetable import pattern_of, timetable
 from loadtest.experiment import as_document
-from loadtest.record import REQUEST_SCHEMA, TOO_MANY, CellRecord, Scrape, compared, header_version
+from loadtest.record import NOT_CARRIED, REQUEST_SCHEMA, TOO_MANY, CellRecord, Scrape, compared, header_version
 from loadtest.settings import Experiment
 from loadtest.simulate.draws import mix
 from loadtest.simulate.exposition import values
@@ -245,7 +245,7 @@ class _Cell:
         self._run.cells.append(
             CellRecord(
                 cell=cell.cell, arm=cell.arm, level=cell.level, block=cell.block, order=order,
-                state="aborted" if self._reason else "complete", reason=self._reason, started_s=self._started_s,
+                state=NOT_CARRIED if self._reason else "complete", reason=self._reason, started_s=self._started_s,
                 window_open_s=opened, window_close_s=closed, drained_s=phases.drained_s,
                 in_flight_mean=self._area / (closed - opened) if opened is not None and closed is not None else None,
                 lateness_p50_s=0.0, lateness_p99_s=0.0,

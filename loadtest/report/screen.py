@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+import click
 from rich.console import Console
 
 from loadtest.errors import printable
@@ -31,6 +32,18 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Write to nowhere from now on, where Rich would end the program."""
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _write_to_nowhere()
+
+
+def echo(line: str) -> None:
+    """Write a line to the standard output, or to nowhere where it is closed or full: the exit code says the result."""
+    try:
+        click.echo(line)
+    except OSError:
+        _write_to_nowhere()
+
+
+def _write_to_nowhere() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -132,7 +134,48 @@ def test_every_form_says_that_the_last_sitting_of_a_judged_run_was_interrupted(t
         assert result.exit_code == 130, result.output
         assert "Exit code: 130 " in result.output
         assert "Exit code 130 " in (folder / "summary.md").read_text()
+        verdict = json.loads((folder / "verdict.json").read_text())
+        assert (verdict["decision"]["exit_code"], verdict["gate"]["exit_code"]) == (130, 130)
         assert len(list(ET.parse(folder / "junit.xml").getroot().iter("error"))) == 1
+
+
+@pytest.mark.parametrize("name", ["verdict.json", "summary.md", "junit.xml", "report.html"])
+def test_no_verdict_stands_beside_a_file_that_could_not_be_written(tmp_path: Path, name: str) -> None:
+    folder, met = copied("good", tmp_path), ("--slo", GOLDEN / "slo" / "met.toml")
+    assert gate(folder, *met).exit_code == 0
+    (folder / name).unlink()
+    (folder / name / "kept").mkdir(parents=True)
+    result = gate(folder, *met)
+    assert result.exit_code == 2, result.output
+    assert f"{folder / name} cannot be written: " in result.output
+    assert not (folder / "verdict.json").is_file()
+    assert (folder / name / "kept").is_dir()
+
+
+@pytest.mark.parametrize("options", [("--json",), ("--quiet",), ()])
+def test_a_full_standard_output_changes_no_exit_code(tmp_path: Path, options: tuple[str, ...]) -> None:
+    folder = copied("good", tmp_path)
+    command = [sys.executable, "-m", "loadtest", "gate", str(folder), "--slo", str(GOLDEN / "slo" / "missed.toml")]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*command, *options], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert json.loads((folder / "verdict.json").read_text())["gate"]["exit_code"] == 3
+
+
+def test_a_number_too_great_to_be_added_is_refused(tmp_path: Path) -> None:
+    folder = copied("good", tmp_path)
+    lines = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
+    (folder / "cells.jsonl").write_text("".join(json.dumps({**line, "in_flight_mean": 1e308}) + "\n" for line in lines))
+    result = gate(folder, "--slo", GOLDEN / "slo" / "met.toml")
+    assert result.exit_code != 0
+    assert not isinstance(result.exception, OverflowError)
+    assert result.exit_code in (2, 5), result.output
+
+
+@pytest.mark.parametrize(("schema", "said"), [(0, "its `schema` is 0, and the first was 1"), (99, "use a newer one")])
+def test_a_schema_that_is_not_known_is_told_which_way(tmp_path: Path, schema: int, said: str) -> None:
+    result = gate(edited(copied("good", tmp_path), schema=schema))
+    assert (result.exit_code, said in result.output) == (2, True), result.output
 
 
 def test_names_with_characters_that_xml_lacks_leave_junit_readable(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from loadtest.drive.workers.peers import Peer
 from loadtest.reading import row_of
-from loadtest.record import CellRecord
+from loadtest.record import NOT_CARRIED, CellRecord
 
 MASTER = "master"  # among the workers; none of them is called so
 
@@ -42,7 +42,7 @@ def merged(own: CellRecord, found: Sequence[tuple[Peer, Mapping[str, Any]]], los
         models=sorted({*own.models, *(model for cell in cells for model in cell.models)}), oddities=oddities,
         workers={peer.name: float(row["users"]) for peer, row in found},
         workers_lost=sorted(lost),
-        state="interrupted" if own.state == "aborted" and (lost or any(unable)) else own.state,
+        state="interrupted" if own.state in ("aborted", NOT_CARRIED) and (lost or any(unable)) else own.state,
         worker_cpu_ratio=_of([
             (MASTER, own.client_cpu_ratio),
             *((peer.name, (row["cell"] or {}).get("client_cpu_ratio")) for peer, row in found),

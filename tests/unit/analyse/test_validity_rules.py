@@ -18,7 +18,7 @@ from loadtest.analyse.summary import measure
 from loadtest.analyse.table import derive
 from loadtest.analyse.validity import CELL_RULES
 from loadtest.experiment import override
-from loadtest.record import CellRecord, Request, Scrape
+from loadtest.record import NOT_CARRIED, CellRecord, Request, Scrape
 
 GOOD = [request(session=i, body_hash=f"{i:x}", cached_tokens=0) for i in range(20)]
 
@@ -278,6 +278,9 @@ CASES: dict[str, Case] = {
         lambda: a_run(twins(base={"cached_tokens": 6}, spec={"cached_tokens": 4})),
         lambda: a_run(twins(base={"cached_tokens": lambda i: 4 + i % 2}, spec={"cached_tokens": 4})),
         lambda: a_run(UNCACHED)),
+    "load not carried": Case(
+        lambda: a_run(cells=[cell(0), cell(1, arm=SPEC), cell(2, arm=SPEC, block=1, state=NOT_CARRIED)], valid=(0, 1)),
+        a_run, lambda: a_run(NO_REQUESTS, cells=())),
     "prompts differ": Case(lambda: a_run(bodies=4), a_run, lambda: a_run(pairs=0)),
     "nothing succeeded": Case(
         lambda: a_run(twins(spec={"outcome": "timeout", "chunk_s": [], "chunk_tokens": []})), a_run,

@@ -77,7 +77,10 @@ def test_the_plan_says_what_is_judged_and_what_is_out_of_reach() -> None:
     short = from_toml(f'[window]\nmin_requests = 50\n[plan]\nblocks = 6\n{SLO}at = "20 users"\n', "x.toml")
     assert objective_words(short) == [
         "Objectives: ttft p99 ≤ 500 ms at 20 users.",
-        "Out of reach as planned: ttft p99 ≤ 500 ms at 20 users needs 3000 requests at a load, and 300 are planned.",
+        (
+            "May stay out of reach: ttft p99 ≤ 500 ms at 20 users needs 3000 requests at a load, and the windows of a"
+            " load wait for 300 (window.min_requests)."
+        ),
         "20 users is no level: ttft p99 ≤ 500 ms at 20 users is judged at the levels around it.",
     ]
     assert objective_words(from_toml("", "x.toml")) == []

@@ -337,6 +337,7 @@ def test_the_worst_worker_stands_for_the_client_and_requests_in_flight_add_up() 
 @pytest.mark.parametrize(("state", "lost", "unable", "expected"), [
     ("aborted", ["w"], [], "interrupted"), ("aborted", [], ["w"], "interrupted"), ("aborted", [], [], "aborted"),
     ("complete", ["w"], [], "interrupted"), ("complete", [], ["w"], "complete"),
+    ("not_carried", ["w"], [], "interrupted"), ("not_carried", [], [], "not_carried"),
     ("interrupted", ["w"], [], "interrupted"),
 ])  # fmt: skip
 def test_a_cell_that_workers_broke_off_is_measured_again_by_a_resume_and_one_that_the_arm_broke_off_is_not(

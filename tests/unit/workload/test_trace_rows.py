@@ -211,7 +211,7 @@ def test_what_is_shown_of_a_value_is_short(tmp_path: Path) -> None:
         (b"\n  \n", "holds no row: every line is blank"),
         (b"\xff\xfet\x00s\x00", "is UTF-16 text; save it as UTF-8"),
         (b"PAR1....", "is a Parquet file"),
-        (gzip.compress(b"ts,input_tokens\n1,2\n"), "is compressed"),
+        (gzip.compress(b"ts,input_tokens\n1,2\n", mtime=0), "is compressed"),
         (b"[\n{}\n]", "is one JSON array; write one JSON object per line"),
         (
             b"begin,input_tokens\n1,2\n",
