@@ -25,8 +25,9 @@ MANY = 2  # sockets of a usual batch, above which the pause comes before the hub
 MOST = 1024  # sockets read at one wake
 AT_ONCE = 4  # parsed before a look at what else has come, where the read is the stamp
 AHEAD_S = 0.001  # at one wake of the hub, where it is
-IDLE_S = 0.001  # from one batch to the next look, from which on the hub may have waited
+WAITED_NS = 100_000  # for events: less is what asking for them takes
 _READABLE = 1
+_LAST, _FIRST = -2, 2  # priorities of libev
 _sleep: Any = monkey.get_original("time", "sleep")
 
 
@@ -44,9 +45,9 @@ class Reader(Protocol):
 
 
 def busy_since_ns(of: Reader) -> float:
-    """Return since when the hub has hardly waited, on `time.perf_counter_ns`: the look before the latest, or infinity.
+    """Return since when the hub has not waited for events, on `time.perf_counter_ns`; infinity where that is not known.
 
-    What had been readable then was read then; what came later may have waited for the hub.
+    What had come before was read; what came later may have waited for the hub.
     """
     gatherer = gatherer_of(of)
     return math.inf if gatherer is None else gatherer.busy_since_ns
@@ -69,12 +70,18 @@ class Gatherer:
         self._read_aheads: dict[int, Callable[[], object]] = {}
         self._waiting: deque[int] = deque()  # sockets that were read ahead, and are not parsed yet
         self._ahead: set[int] = set()  # the same: one that was closed stays readable
-        self.busy_since_ns = math.inf  # the look before the latest, where little but reading lies between them
-        self._looked_ns = math.inf  # the latest look that told of all
+        self.busy_since_ns = math.inf  # the end of the hub's latest wait
+        self._waits_ns = 0  # the beginning of it
         self._ended_s = 0.0  # of the last batch
         self._usual = 0.0  # sockets of a batch, a running mean
         self._waits = waits_of_hub()
         self._loop = cast(Any, get_hub().loop)
+        self._wait, self._wake = (
+            self._loop.prepare(False, _LAST),
+            self._loop.check(False, _FIRST),
+        )  # None keeps a hub alive
+        self._wait.start(self._waiting_begins)
+        self._wake.start(self._waiting_ends)
         self._watcher = cast(Any, get_hub().loop.io(self._poll.fileno(), _READABLE))
         self._watcher.start(self._read)
         self._watcher.ref = False  # while nobody reads: a hub with nothing else to do may end
@@ -104,10 +111,7 @@ class Gatherer:
 
     def _read(self) -> None:
         self._pause()
-        now_ns = time.perf_counter_ns()
-        self.busy_since_ns = self._looked_ns if now_ns * 1e-9 - self._ended_s < IDLE_S else math.inf
         ready = self._poll.poll(0, MOST)
-        self._looked_ns = now_ns if len(ready) < MOST else self.busy_since_ns  # the rest is read at the next look
         if not self._gather_s:
             self._read_all_first(ready)
             return
@@ -122,6 +126,14 @@ class Gatherer:
         self._usual += (len(ready) - self._usual) / 8
         if self._usual > MANY:  # pausing here spares the hub a wake for the first socket of the next batch
             self._loop.run_callback(self._pause)
+
+    def _waiting_begins(self) -> None:
+        self._waits_ns = time.perf_counter_ns()
+
+    def _waiting_ends(self) -> None:
+        now_ns = time.perf_counter_ns()
+        if now_ns - self._waits_ns > WAITED_NS:
+            self.busy_since_ns = now_ns
 
     def _unasked(self, descriptor: int) -> None:
         """Let go of a socket that was closed, or said something, between two requests: seen at the next."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -173,6 +174,11 @@ def test_what_waited_for_a_busy_hub_is_told_from_what_waited_elsewhere(pairs: Pa
     since: list[float] = []
     came_ns: list[int] = []
 
+    def say() -> None:
+        time.sleep(0.01)
+        came_ns.append(time.perf_counter_ns())
+        far.send(b"a")  # it comes while the hub waits
+
     def take() -> None:
         near.recv(100)
         since.append(busy_since_ns(one))
@@ -187,14 +193,40 @@ def test_what_waited_for_a_busy_hub_is_told_from_what_waited_elsewhere(pairs: Pa
 
     one.start(take)
     busy.start(keep_busy)
-    far.send(b"a")
-    gevent.sleep(0.02)
+    speaker = threading.Thread(target=say)
+    speaker.start()
+    gevent.sleep(0.03)
     another.send(b"x")
     gevent.sleep(0.05)
+    speaker.join()
     one.close()
     busy.close()
-    assert since[0] == math.inf  # the hub had waited
-    assert since[1] < came_ns[0]  # it has been busy since before that came
+    assert since[0] > came_ns[0]  # the hub had waited for it
+    assert since[1] < came_ns[1]  # it has been busy since before that came
+
+
+def test_a_hub_that_never_waits_is_busy_all_along(pairs: Pairs) -> None:
+    """Also where other work lies between two batches, and where more is readable than one batch takes."""
+    near, far = pairs[0]
+    one = reader(near.fileno(), nothing, stamped=True)
+    since: list[float] = []
+
+    def take() -> None:
+        near.recv(100)
+        since.append(busy_since_ns(one))
+        end_s = time.perf_counter() + 0.003
+        while time.perf_counter() < end_s:
+            pass
+        if len(since) < 5:
+            far.send(b"b")
+
+    one.start(take)
+    gevent.sleep(0.01)
+    far.send(b"a")
+    gevent.sleep(0.1)
+    one.close()
+    assert len(since) == 5
+    assert len(set(since)) == 1
 
 
 def test_a_callback_that_stops_another_of_the_same_batch_silences_it(pairs: Pairs) -> None:
