@@ -188,12 +188,7 @@ class Exchange:
 
     def _take_other(self, data: bytes, stamps: Stamps, now_ns: int) -> None:
         """Take a read of the quick way that is none of its."""
-        try:
-            self._take(self._connection.received(data, stamps, now_ns))
-        except Exception as error:  # noqa: BLE001  # sorted out in one place
-            self._failed(error)
-        if not self._repeats and not self._over:
-            self._connection.reader.start(self._on_readable)
+        self._guarded(lambda: self._take(self._connection.received(data, stamps, now_ns)))
 
     def _take(self, data: bytes | None) -> None:
         connection = self._connection
@@ -218,7 +213,9 @@ class Exchange:
         deltas = self._deltas
         told = self._repeats and self._left >= 0 and (deltas.take_chunk(data, at_s) or deltas.take_chunks(data, at_s))
         if not told:
-            self._repeats = False
+            if self._repeats:
+                self._repeats = False
+                connection.reader.start(self._on_readable)
             self._parse(data, at_s)
 
     def _parse(self, data: bytes, at_s: float) -> None:

@@ -76,12 +76,10 @@ class Gatherer:
         self._usual = 0.0  # sockets of a batch, a running mean
         self._waits = waits_of_hub()
         self._loop = cast(Any, get_hub().loop)
-        self._wait, self._wake = (
-            self._loop.prepare(False, _LAST),
-            self._loop.check(False, _FIRST),
-        )  # None keeps a hub alive
-        self._wait.start(self._waiting_begins)
-        self._wake.start(self._waiting_ends)
+        self._before = self._loop.prepare(ref=False, priority=_LAST)
+        self._before.start(self._waiting_begins)
+        self._after = self._loop.check(ref=False, priority=_FIRST)
+        self._after.start(self._waiting_ends)
         self._watcher = cast(Any, get_hub().loop.io(self._poll.fileno(), _READABLE))
         self._watcher.start(self._read)
         self._watcher.ref = False  # while nobody reads: a hub with nothing else to do may end

@@ -25,7 +25,9 @@ class Repeats:
 
     __slots__ = ("_alike", "_chunk_s", "_clock", "_deltas", "_failed", "_gatherer", "_other", "_recvmsg", "lag_ns")
 
-    def __init__(self, connection: Connection, deltas: Deltas, other: Other, failed: Callable[[OSError], None]) -> None:
+    def __init__(self, connection: Connection, deltas: Deltas, other: Other, failed: Callable[[Exception], None]) -> (
+        None
+    ):  # fmt: skip
         """Take a connection with a gatherer, and a stream that repeats; neither `other` nor `failed` may raise."""
         self._recvmsg, self._clock = connection.recvmsg, connection.clock
         self._gatherer: Any = connection.gatherer
@@ -36,10 +38,12 @@ class Repeats:
     def read(self) -> None:
         """Read once; in a callback of the hub."""
         try:
-            data, stamps, _, _ = self._recvmsg(READ_SIZE, STAMP_SPACE)
-        except OSError as error:
+            self._read()
+        except Exception as error:  # noqa: BLE001  # the exchange sorts it out; nothing may reach the hub
             self._failed(error)
-            return
+
+    def _read(self) -> None:
+        data, stamps, _, _ = self._recvmsg(READ_SIZE, STAMP_SPACE)
         now_ns = perf_counter_ns()
         clock, chunk_s = self._clock, self._chunk_s
         arrived_ns = clock.arrival_ns(stamps[0][2], now_ns) if stamps else -1

@@ -50,8 +50,8 @@ def read(reads: list[bytes], way: str) -> dict[str, Any]:
     return record_of([(data, float(number)) for number, data in enumerate(reads)], way)
 
 
-def record_of(reads: list[tuple[bytes, float | None]], way: str) -> dict[str, Any]:
-    """Return the record of an answer whose reads bear these stamps, None for none."""
+def record_of(reads: list[tuple[bytes, float | None]], way: str, drained_at: int = 0) -> dict[str, Any]:
+    """Return the record of an answer whose reads bear these stamps, None for none; b"" reads as nothing there."""
     left = iter(enumerate(reads))
     callbacks: list[Any] = []
     quick = 0
@@ -59,11 +59,15 @@ def record_of(reads: list[tuple[bytes, float | None]], way: str) -> dict[str, An
     def recvmsg(*_: int) -> tuple[bytes, list[Any], int, int]:
         nonlocal quick
         number, (data, stamp) = next(left)
+        if not data:
+            raise BlockingIOError
         quick += 1
         return data, [] if stamp is None else [(0, 0, stamp)], 0, number
 
     def receive() -> bytes:
         number, (data, stamp) = next(left)
+        if not data:
+            raise BlockingIOError
         return received(data, [] if stamp is None else [(0, 0, stamp)], number)
 
     def received(data: bytes, stamps: list[Any], _: int) -> bytes:
@@ -82,8 +86,12 @@ def record_of(reads: list[tuple[bytes, float | None]], way: str) -> dict[str, An
     record = Request()
     exchange = Exchange(cast(Connection, connection), record, cast(Clock, clock), Limits(), None,
                         (lambda data: None) if way == PARSED else None)  # fmt: skip
+    turn = 0
     while not exchange._over:
+        turn += 1
         try:
+            if turn == drained_at:  # as when a deadline is looked at
+                exchange._drain()
             (callbacks[-1] if callbacks else exchange._on_readable)()
         except StopIteration:
             break
@@ -193,6 +201,16 @@ NESTED = chunk(event("a") + b"\r\n" + SECOND + b": x\n\n")
 def test_what_only_looks_like_a_whole_chunk_is_read_as_what_it_is(reads: list[bytes]) -> None:
     assert read([HEAD, FIRST, *reads], TOLD) == read([HEAD, FIRST, *reads], PARSED)
     assert same(read([HEAD, FIRST, *reads], QUICK), read([HEAD, FIRST, *reads], PARSED))
+
+
+def test_what_a_deadline_finds_half_read_is_not_read_on_the_quick_way() -> None:
+    """Its second half looks like a whole chunk."""
+    half, rest = NESTED[: NESTED.index(SECOND)], NESTED[NESTED.index(SECOND) + len(SECOND) :]
+    reads = [HEAD, *[FIRST] * 4, half, b"", SECOND, rest, SECOND, ending(7)]
+    stamped = [(data, float(number)) for number, data in enumerate(reads)]
+    quick, heard = (record_of(stamped, way, drained_at=6) for way in (QUICK, PARSED))
+    assert same(quick, heard)
+    assert (heard["outcome"], quick["quick"]) == ("'ok'", 4)
 
 
 def test_no_stamp_of_the_quick_way_goes_back() -> None:
