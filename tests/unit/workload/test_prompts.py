@@ -239,7 +239,7 @@ def test_arbitrary_messages(scratch: Path, messages: list[dict[str, str]]) -> No
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("own.jsonl", gzip.compress(b'{"prompt": "a"}\n'), "is compressed (gzip); unpack it."),
+        ("own.jsonl", gzip.compress(b'{"prompt": "a"}\n', mtime=0), "is compressed (gzip); unpack it."),
         ("own.csv", "prompt\nHé\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8."),
         ("own.parquet", b"PAR1....", "is a Parquet file; write its columns as CSV or JSONL."),
         ("own.csv", b"category,prompt\nx,a\ny\n", "line 3: the column prompt is blank."),
