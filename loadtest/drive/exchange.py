@@ -104,6 +104,7 @@ class Exchange:
             if self._stamped:
                 record.stamp_source = "mixed" if self._unstamped else "kernel"
             record.lag_max_s = max(self._lag_ns, self._quick.lag_ns if self._quick is not None else 0) * 1e-9
+            self._quick = None  # they refer to each other, and a driver does not look for cycles
         if self.crash is not None:
             raise self.crash
 

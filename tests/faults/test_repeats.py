@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from loadtest.drive import exchange as exchange_module
 from loadtest.drive.exchange import Exchange
+from loadtest.drive.repeats import Repeats
 from loadtest.record import Request
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -94,6 +96,18 @@ def test_whatever_follows_is_what_it_is(ask: Ask, say: Any, name: str) -> None:
     assert (record.outcome, len(record.chunk_s)) == (outcome, chunks), record.error
     assert error in record.error
     assert list(record.chunk_s) == sorted(record.chunk_s)
+
+
+@pytest.mark.parametrize("name", ["nothing more comes", "two in a read, one in two, and on"])
+def test_what_read_a_stream_is_gone_with_it(ask: Ask, say: Any, name: str) -> None:
+    """Without the collector of cycles, which a driver does without while it measures."""
+    gc.collect()
+    gc.disable()
+    try:
+        ask(*many(say, counted=False), *ENDS[name][0](say), stall_s=0.3)
+        assert [type(each) for each in gc.get_objects() if isinstance(each, Exchange | Repeats)] == []
+    finally:
+        gc.enable()
 
 
 def test_a_stream_of_too_many_chunks_is_ended(ask: Ask, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
