@@ -11,6 +11,8 @@ none    nobody says: each event with text, reasoning or a tool call is a chunk, 
 
 `output_tokens` is the last count that the server reported, whichever of them holds; without one, the sum of the
 ids. It may exceed the sum of `chunk_tokens`: a server may count tokens in the closing usage that no event carried.
+
+One object of one state reads all forms of events, since a form is known by those before it; hence the length.
 """
 
 from __future__ import annotations
